@@ -35,7 +35,7 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
   std::optional<OutputTee> tee;
   if (!attempts.empty() || setting_.timeout_s > 0)
     tee.emplace(attempts.empty() ? OutputTee::Log::kNone : OutputTee::Log::kLater);
-  ProgressWatch watch(run_dir, before_.attempt, setting_.timeout_s);
+  ProgressWatch watch(run_dir, before_.attempt, setting_.timeout_s, hosts_of_plan(plan_));
   std::vector<std::string> late;
   const auto look = [&] {
     if (!attempts.empty() && !has_folder_ && (!run_dir || has_begun(*run_dir, before_))) make_folder(*tee);

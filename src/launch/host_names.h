@@ -36,6 +36,7 @@ class JobHosts {
   explicit JobHosts(const std::vector<Host>& hosts);
 
   bool empty() const { return hosts_.empty(); }
+  const std::vector<std::string>& names() const { return hosts_; }
   size_t size() const { return hosts_.size(); }
   /// Returns the spelling of the host file, or nothing if the machine is not in it.
   std::optional<std::string> find(std::string_view name) const;

@@ -12,8 +12,9 @@
 namespace athanor::launch {
 namespace fs = std::filesystem;
 
-ProgressWatch::ProgressWatch(std::optional<fs::path> run_dir, int64_t attempt_before, double timeout_s)
-    : run_dir_(std::move(run_dir)), attempt_before_(attempt_before), timeout_s_(timeout_s), watchdog_(timeout_s, 0) {}
+ProgressWatch::ProgressWatch(std::optional<fs::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts)
+    : run_dir_(std::move(run_dir)), attempt_before_(attempt_before), timeout_s_(timeout_s), hosts_(std::move(hosts)),
+      watchdog_(timeout_s, 0) {}
 
 double ProgressWatch::now_s() const { return seconds_since(start_); }
 
@@ -52,13 +53,15 @@ bool ProgressWatch::will_tell_more() const {
   const auto status = this->status();
   if (!status || status->attempt <= attempt_before_ || !late_nodes(*status).empty()) return false;
   const double interval_s = status->report_interval_s;
+  if (!silent_hosts(*status, hosts_).empty()) return waited_s() < 2 * interval_s;  // its first report may be on the way
   return status->oldest_report_s > 1.5 * interval_s && status->oldest_report_s < 4 * interval_s;
 }
 
 std::vector<std::string> ProgressWatch::late() const {
   const auto status = this->status();
-  const bool is_ours = status && status->attempt > attempt_before_;
-  return is_ours ? late_nodes(*status) : std::vector<std::string>();
+  if (!status || status->attempt <= attempt_before_) return {};
+  std::vector<std::string> nodes = late_nodes(*status);
+  return nodes.empty() ? silent_hosts(*status, hosts_) : nodes;
 }
 
 void write_board_and_stacks(const std::string& own_program, const fs::path& run_dir, const fs::path& file,

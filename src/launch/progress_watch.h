@@ -15,8 +15,8 @@ namespace athanor::launch {
 class ProgressWatch {
  public:
   /// @param run_dir  of a training; nothing for another command. @param attempt_before  RunRecords::attempt.
-  /// @param timeout_s  0: nothing is ever overdue.
-  ProgressWatch(std::optional<std::filesystem::path> run_dir, int64_t attempt_before, double timeout_s);
+  /// @param timeout_s  0: nothing is ever overdue. @param hosts  those of the command.
+  ProgressWatch(std::optional<std::filesystem::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts);
 
   /// Returns whether there was no progress for too long. Call it often: it looks at the board twenty times in the
   /// timeout, and every ten seconds at most.
@@ -24,7 +24,8 @@ class ProgressWatch {
 
   /// Seconds since the newest progress.
   double waited_s() const;
-  /// The nodes of the ranks that the others wait for now; none for a command without a board.
+  /// The nodes of the ranks that the others wait for now, or else those that have never reported; none for a command
+  /// without a board.
   std::vector<std::string> late() const;
 
  private:
@@ -36,6 +37,7 @@ class ProgressWatch {
   std::optional<std::filesystem::path> run_dir_;
   int64_t attempt_before_, first_step_ = 0;
   double timeout_s_;
+  JobHosts hosts_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double next_look_s_ = 0;
   Watchdog watchdog_;

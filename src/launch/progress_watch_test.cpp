@@ -20,7 +20,7 @@ class Progress : public RecordedMachine {
   // A node has two ranks, and reports every five seconds. @param age_s  of its report. @param waits  whether its ranks
   // have waited for all others for five seconds.
   void report(const std::string& node, int first_rank, int64_t step, double age_s = 0, bool waits = false) {
-    board::NodeReport written{node, 4, unix_time_s() - age_s, 5, {}};
+    board::NodeReport written{node, num_ranks_, unix_time_s() - age_s, 5, {}};
     for (int rank = first_rank; rank < first_rank + 2; ++rank) {
       board::RankReport one;
       one.rank = rank, one.process = 10 + rank, one.state = "running";
@@ -47,27 +47,29 @@ class Progress : public RecordedMachine {
   }
   std::filesystem::path run() const { return folder_ / "run"; }
 
+  int num_ranks_ = 4;
+  const JobHosts hosts_{{{"n1", 2}, {"n2.cluster.org", 2}, {"n3", 2}}};
   const int nowhere_ = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
   OutputTee tee_{OutputTee::Log::kLater, nowhere_, nowhere_};
 };
 
 TEST_F(Progress, ACommandWithoutABoardIsOverdueOnceItsOutputStops) {
-  ProgressWatch watch(std::nullopt, 0, 2);
+  ProgressWatch watch(std::nullopt, 0, 2, hosts_);
   std::this_thread::sleep_for(300ms);
   EXPECT_GE(waited_after_a_look(watch), 0.3);
   ASSERT_EQ(::write(tee_.streams().output, "a line\n", 7), 7);
   tee_.move(-1, 0ms);
   EXPECT_LT(waited_after_a_look(watch), 0.3);
   EXPECT_TRUE(watch.late().empty());
-  ProgressWatch silent(std::nullopt, 0, 0.02);
+  ProgressWatch silent(std::nullopt, 0, 0.02, hosts_);
   EXPECT_TRUE(is_overdue_within(silent, 10s));
-  ProgressWatch never(std::nullopt, 0, 0);
+  ProgressWatch never(std::nullopt, 0, 0, hosts_);
   EXPECT_FALSE(is_overdue_within(never, 300ms));
 }
 
 TEST_F(Progress, StepsOnTheBoardAreProgressAndOutputIsNone) {
   report("n1", 0, 1);
-  ProgressWatch watch(run(), 0, 2);
+  ProgressWatch watch(run(), 0, 2, hosts_);
   waited_after_a_look(watch);
   std::this_thread::sleep_for(300ms);
   ASSERT_EQ(::write(tee_.streams().output, "a warning\n", 10), 10);
@@ -80,7 +82,7 @@ TEST_F(Progress, StepsOnTheBoardAreProgressAndOutputIsNone) {
 TEST_F(Progress, WhatAnEarlierAttemptLeftOnTheBoardIsNoProgressAndNamesNobody) {
   report("n1", 0, 7);
   report("n2", 2, 7, 100);
-  ProgressWatch watch(run(), 1, 0.02);
+  ProgressWatch watch(run(), 1, 0.02, hosts_);
   EXPECT_TRUE(is_overdue_within(watch, 10s));
   EXPECT_TRUE(watch.late().empty());
 }
@@ -89,12 +91,23 @@ TEST_F(Progress, WhatAnEarlierAttemptLeftOnTheBoardIsNoProgressAndNamesNobody) {
 TEST_F(Progress, ATimeoutWaitsUntilANodeThatNoLongerReportsCanBeNamed) {
   report("n1", 0, 7, 0, true);
   report("n2", 2, 7, 9);
-  ProgressWatch watch(run(), 0, 0.02);
+  ProgressWatch watch(run(), 0, 0.02, hosts_);
   EXPECT_FALSE(is_overdue_within(watch, 300ms));
   EXPECT_TRUE(watch.late().empty());
   report("n2", 2, 7, 30);
   EXPECT_TRUE(is_overdue_within(watch, 10s));
   EXPECT_EQ(watch.late(), std::vector<std::string>{"n2"});
+}
+
+TEST_F(Progress, AHostThatHasNeverReportedIsNamedIfTheOthersHave) {
+  num_ranks_ = 6;
+  report("n1", 0, 7, 0, true);
+  report("n2", 2, 7, 0, true);
+  ProgressWatch watch(run(), 0, 0.02, hosts_);
+  EXPECT_FALSE(is_overdue_within(watch, 300ms)) << "its first report may be on the way";
+  EXPECT_EQ(watch.late(), std::vector<std::string>{"n3"});
+  std::filesystem::remove(board::reports_of(run()) / "n2.json");
+  EXPECT_TRUE(watch.late().empty()) << "most hosts do not report: their reports are elsewhere";
 }
 
 }  // namespace progress_watch_test

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <initializer_list>
+#include <set>
 #include <string_view>
 
 namespace athanor::launch {
@@ -43,6 +44,16 @@ std::vector<std::string> late_nodes(const board::RunStatus& status) {
     if (std::ranges::find(nodes, node) == nodes.end()) nodes.push_back(node);
   }
   return nodes;
+}
+
+std::vector<std::string> silent_hosts(const board::RunStatus& status, const JobHosts& hosts) {
+  if (std::ssize(status.ranks) >= status.job_ranks) return {};
+  std::set<std::string> reported;
+  for (const std::string& node : status.nodes) reported.insert(hosts.find(node).value_or(""));
+  std::vector<std::string> silent;
+  for (const std::string& host : hosts.names())
+    if (!reported.contains(host)) silent.push_back(host);
+  return 2 * silent.size() < hosts.size() ? silent : std::vector<std::string>();
 }
 
 }  // namespace athanor::launch

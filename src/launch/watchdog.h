@@ -7,6 +7,7 @@
 #include <string>
 
 #include "board/run_status.h"
+#include "launch/host_names.h"
 
 namespace athanor::launch {
 
@@ -65,5 +66,10 @@ class Watchdog {
 /// Returns the nodes of the ranks that the others wait for; none if these are most of the ranks, as then nothing tells
 /// which of them is at fault.
 std::vector<std::string> late_nodes(const board::RunStatus& status);
+
+/// Returns the hosts from which no report of the attempt has ever come, though ranks are missing in those of the
+/// others: they are lost or frozen since their start. None if these are half of the hosts or more, as then the reports
+/// are not kept where this process looks.
+std::vector<std::string> silent_hosts(const board::RunStatus& status, const JobHosts& hosts);
 
 }  // namespace athanor::launch
