@@ -54,13 +54,21 @@ struct LaunchArguments {
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
 
-// The words of this call up to the command, for a job script: what depends on the machine is found in the job.
+std::string path_of_this_program() {
+  std::error_code ignored;
+  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+}
+
+// The words of this call up to the command, for a job script: what depends on the machine is found in the job. A job
+// may have another PATH.
 std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
-  std::vector<std::string> words{"athanor", "launch"};
+  std::vector<std::string> words{path_of_this_program(), "launch"};
   const auto add = [&words](const char* name, const std::string& value) { words.insert(words.end(), {name, value}); };
   const LaunchRequest& request = arguments.request;
   if (arguments.ranks > 0) add("-n", std::to_string(arguments.ranks));
   if (arguments.per_node > 0) add("--ppn", std::to_string(arguments.per_node));
+  if (arguments.nodes > 0 && arguments.auto_retry)
+    add("--nodes", std::to_string(arguments.nodes));  // others are spares
   if (request.launcher != "auto") add("--launcher", request.launcher);
   if (!request.exclude_cores.empty()) add("--exclude-cores", request.exclude_cores);
   if (request.reserve_cores > 0) add("--reserve-cores", std::to_string(request.reserve_cores));
@@ -75,16 +83,6 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (arguments.max_jobs) add("--max-jobs", std::to_string(*arguments.max_jobs));
   if (arguments.min_nodes > 0) add("--min-nodes", std::to_string(arguments.min_nodes));
   return words;
-}
-
-void print_script(const LaunchArguments& arguments) {
-  const auto scheduler = arguments.print_script == "slurm" ? Scheduler::kSlurm : Scheduler::kPbs;
-  ATHANOR_CHECK(arguments.request.allocation.host_file.empty(),
-                "--print-script {} and --hostfile contradict each other: the job gets its hosts from the scheduler; "
-                "leave one of them out",
-                arguments.print_script);
-  fmt::print("{}", job_script(scheduler, {if_given(arguments.nodes), if_given(arguments.per_node),
-                                          words_for_script(arguments), arguments.request.command, arguments.resubmit}));
 }
 
 Supervision supervision_of(const LaunchArguments& arguments) {
@@ -107,6 +105,19 @@ Supervision supervision_of(const LaunchArguments& arguments) {
                         arguments.swaps.value_or(kSwaps),
                         {}};
   return supervision;
+}
+
+void print_script(const LaunchArguments& arguments) {
+  const auto scheduler = arguments.print_script == "slurm" ? Scheduler::kSlurm : Scheduler::kPbs;
+  ATHANOR_CHECK(arguments.request.allocation.host_file.empty(),
+                "--print-script {} and --hostfile contradict each other: the job gets its hosts from the scheduler; "
+                "leave one of them out",
+                arguments.print_script);
+  std::optional<int> nodes = if_given(arguments.nodes);
+  const Supervision supervision = supervision_of(arguments);
+  if (nodes && arguments.auto_retry) *nodes += supervision.spares.value_or(automatic_spares(*nodes));
+  fmt::print("{}", job_script(scheduler, {nodes, if_given(arguments.per_node), words_for_script(arguments),
+                                          arguments.request.command, arguments.resubmit}));
 }
 
 // Spare nodes get the files as well: what takes the place of a node starts at once.
@@ -146,7 +157,7 @@ void launch_command(LaunchArguments arguments) {
   ATHANOR_CHECK(arguments.job_script.empty() || std::filesystem::is_regular_file(arguments.job_script, ignored),
                 "--job-script {}: there is no such file; give the script that sbatch or qsub has got",
                 arguments.job_script);
-  request.own_program = std::filesystem::read_symlink("/proc/self/exe", ignored).string();
+  request.own_program = path_of_this_program();
   const Surroundings here = own_surroundings();
   Supervision supervision = supervision_of(arguments);
   LaunchPlan plan = make_plan(request, here);

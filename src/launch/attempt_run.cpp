@@ -42,7 +42,7 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
     if (has_folder_ && while_it_runs) while_it_runs();
     if (!tee || !watch.is_overdue(*tee)) return false;
     late = watch.late();
-    keep_evidence(watch.waited_s(), *tee);
+    keep_evidence(watch, *tee);
     return true;
   };
   ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
@@ -116,8 +116,8 @@ void AttemptRun::make_folder(OutputTee& tee) {
 }
 
 // Keeps what shows why a command without progress stands still.
-void AttemptRun::keep_evidence(double waited_s, OutputTee& tee) {
-  log::warn("no progress for {:.0f} s: the command is ended (--timeout)", waited_s);
+void AttemptRun::keep_evidence(const ProgressWatch& watch, OutputTee& tee) {
+  log::warn("no progress for {:.0f} s: the command is ended ({})", watch.waited_s(), watch.allowed());
   if (setting_.attempts.empty()) return;
   if (!has_folder_) make_folder(tee);
   if (!setting_.run_dir) return;

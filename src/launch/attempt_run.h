@@ -11,6 +11,7 @@
 #include "launch/launcher_command.h"
 #include "launch/output_tee.h"
 #include "launch/process.h"
+#include "launch/progress_watch.h"
 #include "launch/run_records.h"
 
 namespace athanor::launch {
@@ -53,7 +54,7 @@ class AttemptRun {
   int code_of_run(int code) const;
   bool leaves_record(const ProgramsEnd& end) const;
   void make_folder(OutputTee& tee);
-  void keep_evidence(double waited_s, OutputTee& tee);
+  void keep_evidence(const ProgressWatch& watch, OutputTee& tee);
   void judge(const ProgramsEnd& end, std::vector<std::string> late);
 
   const LaunchPlan& plan_;

@@ -88,13 +88,24 @@ void write_verdict(const fs::path& attempts, const Attempt& attempt) {
                         json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n");
 }
 
+// The beginning of a line of a log, on one line of a terminal.
+std::string shown_part(const std::string& text) {
+  constexpr size_t kMost = 160;
+  size_t end = std::min(text.size(), kMost);
+  while (end > 0 && end < text.size() && (text[end] & 0xC0) == 0x80) --end;  // not inside a character
+  return printable(text.substr(0, end)) + (end < text.size() ? "…" : "");
+}
+
 std::string attempt_text(const Attempt& attempt) {
   const CauseRow& row = row_of(attempt.cause);
   std::string text = fmt::format("attempt {} ended with code {}", attempt.number, attempt.exit_code);
   text += attempt.last_step ? fmt::format(" after step {}", *attempt.last_step) : " without a step";
   text += fmt::format(": {}", row.kind);
   if (!attempt.at_fault.empty()) text += fmt::format(" of {}", join(attempt.at_fault, " "));
-  return text + "; " + row.action;
+  text += fmt::format("; {}", row.action);
+  const auto said =
+      std::ranges::find_if(attempt.evidence, [](const Evidence& one) { return one.signature != "exit_code"; });
+  return said == attempt.evidence.end() ? text : fmt::format("{}; \"{}\"", text, shown_part(said->text));
 }
 
 ordered_json attempts_json(const fs::path& attempts) {

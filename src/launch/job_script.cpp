@@ -68,9 +68,12 @@ void put_launch(EditedScript& script, const JobScriptRequest& request) {
 
 std::string slurm_script(const JobScriptRequest& request) {
   EditedScript script(example_job_script(Scheduler::kSlurm));
-  script.replace("# Trains on CPUs",
-                 {"# Trains under Slurm until the run is complete. Submit it once, from the folder that relative "
-                  "paths start at:"});
+  script.replace(
+      "# Trains on CPUs",
+      {"# Runs its command under Slurm until the run is complete. Submit it once, from the folder that relative "
+       "paths start at:"});
+  script.replace("##SBATCH --account=", {"##SBATCH --account=PROJECT         # <- remove one # to use it; likewise "
+                                         "--partition, --qos, --mem"});
   script.replace("#   CONFIG=", {fmt::format("#   sbatch {}", kSlurmName)});
   if (request.nodes) script.replace("#SBATCH --nodes=", {fmt::format("#SBATCH --nodes={}", *request.nodes)});
   if (request.per_node)
@@ -82,13 +85,16 @@ std::string slurm_script(const JobScriptRequest& request) {
                   "##SBATCH --gpus-per-node=4         # <- on nodes with GPUs: remove one #, and write their number"});
   put_launch(script, request);
   script.remove("export SRUN_CPUS_PER_TASK=");
+  script.replace("export SLURM_WAIT=",
+                 {"export SLURM_WAIT=${SLURM_WAIT:-60}                          # of a command that is no "
+                  "training: after a killed rank the others end a minute later"});
   return script.text();
 }
 
 std::string pbs_script(const JobScriptRequest& request) {
   EditedScript script(example_job_script(Scheduler::kPbs));
   script.replace("# Trains on CPUs",
-                 {"# Trains under PBS until the run is complete: a job that runs out of time submits the "
+                 {"# Runs its command under PBS until the run is complete: a job that runs out of time submits the "
                   "next one. Submit the first"});
   script.replace("#   qsub -v CONFIG=", {fmt::format("#   qsub {}", kPbsName)});
   std::string select = fmt::format("#PBS -l select={}:ncpus=104", request.nodes.value_or(2));

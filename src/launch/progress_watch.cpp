@@ -20,6 +20,13 @@ double ProgressWatch::now_s() const { return seconds_since(start_); }
 
 double ProgressWatch::waited_s() const { return watchdog_.waited_s(now_s()); }
 
+std::string ProgressWatch::allowed() const {
+  const Stage stage = watchdog_.stage();
+  if (stage == Stage::kStep) return "--timeout";
+  const char* doing = stage == Stage::kLoad ? "it starts" : stage == Stage::kSave ? "it saves" : "its first step lasts";
+  return fmt::format("{:.0f} times --timeout while {}", allowance_s(stage, 1), doing);
+}
+
 std::optional<board::RunStatus> ProgressWatch::status() const {
   if (!run_dir_) return std::nullopt;
   try {

@@ -24,6 +24,8 @@ class ProgressWatch {
 
   /// Seconds since the newest progress.
   double waited_s() const;
+  /// How many of the seconds without progress are allowed now: "--timeout", "3 times --timeout while it starts".
+  std::string allowed() const;
   /// The nodes of the ranks that the others wait for now, or else those that have never reported; none for a command
   /// without a board.
   std::vector<std::string> late() const;

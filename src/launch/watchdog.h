@@ -56,6 +56,7 @@ class Watchdog {
     return timeout_s_ > 0 && now_s - progress_s_ > allowance_s(stage_, timeout_s_);
   }
   double waited_s(double now_s) const { return now_s - progress_s_; }
+  Stage stage() const { return stage_; }
 
  private:
   double timeout_s_, progress_s_;

@@ -29,8 +29,9 @@ double without_sign_of_nan(double value) {
 
 std::string cause_of(const StepReport& report, const NumbersVerdict& verdict, const std::string& gradient,
                      int num_ranks) {
-  std::string text = fmt::format("the loss is {} and the gradient norm {}; ",
-                                 without_sign_of_nan(report.parts.loss_sum), without_sign_of_nan(report.grad_norm));
+  const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+  std::string text = fmt::format("the loss is {} and the gradient norm {}; ", without_sign_of_nan(loss),
+                                 without_sign_of_nan(report.grad_norm));
   if (verdict.origin) text += verdict.origin->text(num_ranks) + "; ";
   text +=
       gradient.empty() ? "every gradient is finite" : "the first gradient that is not finite is that of " + gradient;

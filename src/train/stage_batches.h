@@ -14,7 +14,7 @@ namespace athanor {
 
 class StageBatches {
  public:
-  /// @param state  says at which step the run is, and where in each source. It must live as long as this.
+  /// @param state  has the step at which the run is, and its place in each source. It must live as long as this.
   StageBatches(TrainState& state, const Mesh& mesh, std::vector<StageData> stages);
 
   /// Whether the next step is the first of the run, or of another training phase than the one before it.
@@ -32,7 +32,7 @@ class StageBatches {
   /// Seconds that failure_of_next() has waited since this was last called.
   double take_waited_s();
 
-  const StageData& data() const { return *data_; }  ///< of the present training phase
+  const StageData& data() const { return *data_; }  ///< those of the present training phase
   size_t num_stages() const { return stages_.size(); }
 
  private:
