@@ -175,6 +175,22 @@ TEST_F(Commands, SlotsThatDifferAreRefusedWhereALauncherCannotStartThem) {
   EXPECT_SAYS(line_of(plan, here), "--nodes=2 --ntasks=3 --nodelist=c101-001,other");
 }
 
+TEST_F(Commands, SlotsThatDifferAreStartedByOpenMpiWithoutPpr) {
+  auto here = machine("two_sockets");
+  for (const Flavour flavour : {Flavour::kOpenMpi, Flavour::kPrrte}) {
+    auto plan = plan_of(here, flavour);
+    plan.ranks.of_host = {1, 2};
+    const auto bound = line_of(plan, here);
+    EXPECT_SAYS(bound, "-n 3 -H c101-001:1,other:2 ");
+    EXPECT_EQ(bound.find("ppr"), bound.npos) << bound;
+    EXPECT_EQ(rankfile_, "rank 0=c101-001 slot=0-27\nrank 1=other slot=0-27\nrank 2=other slot=28-55\n");
+    plan.is_node_known = false;
+    EXPECT_SAYS(line_of(plan, here), "-H c101-001:1,other:2 --map-by slot --bind-to ");
+    plan.ranks.of_host = {2, 1};  // only the last one has fewer, which ppr allows
+    EXPECT_SAYS(line_of(plan, here), "--map-by ppr:2:node --bind-to ");
+  }
+}
+
 TEST_F(Commands, TheDryRunMayBePastedIntoAShell) {
   auto here = machine("frontier");
   const auto plan = plan_of(here, Flavour::kOpenMpi);
