@@ -127,7 +127,7 @@ TEST_F(Commands, OnAMachineThatIsNoHostNothingIsClaimedOfTheirCores) {
   request.command = {"train"};
   request.launcher = "fake";
   auto plan = make_plan(request, elsewhere);
-  EXPECT_SAYS(line_of(plan, elsewhere), "-n 24 -H n1:12,n2:12 --map-by ppr:12:node --bind-to socket");
+  EXPECT_SAYS(line_of(plan, elsewhere), "-n 24 -H n1:12,n2:12 --map-by ppr:12:node --bind-to socket:overload-allowed");
   EXPECT_EQ(line_of(plan, elsewhere).find("OMP_NUM_THREADS"), std::string::npos);
   request.reserve_cores = 1;
   EXPECT_SAYS(refusal<ConfigError>([&] { make_plan(request, elsewhere); }), "their cores are not known");
