@@ -168,6 +168,8 @@ int send_as_rank(const YeetArguments& arguments, const Launched& me, comm::Wire&
 
 int send(const YeetArguments& arguments) {
   ATHANOR_CHECK(!arguments.sources.empty(), "SRC is missing: name the files, folders or archives to send");
+  ATHANOR_CHECK(std::ranges::find(arguments.sources, "") == arguments.sources.end(),
+                "SRC \"\" is no path: name files, folders or archives (is a variable empty?)");
   ATHANOR_CHECK(!arguments.target.empty(), "--to is missing: name a folder on the local disk of each node");
   const Launched me = launched();
   if (me.launcher.empty())

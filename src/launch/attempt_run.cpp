@@ -50,7 +50,11 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
   attempt_.ended = unix_time_s();
   if (!attempts.empty() && !has_folder_ && leaves_record(end)) make_folder(*tee);
   judge(end, std::move(late));
-  if (has_folder_) write_verdict(attempts, attempt_);
+  try {
+    if (has_folder_) write_verdict(attempts, attempt_);
+  } catch (const IoError& error) {
+    warn_of_record(error);
+  }
   return attempt_;
 }
 
@@ -63,7 +67,9 @@ ProgramsEnd AttemptRun::start_and_wait(OutputTee* tee, const std::function<bool(
   };
   options.tee = tee;
   options.is_overdue = look;
+  options.to_groups = plan_.launcher.flavour == Flavour::kSockets;  // launchers reach what their ranks started
   look();
+  is_running_ = true;
   return run_programs(programs.all(), signals_, options);
 }
 
@@ -110,9 +116,19 @@ bool AttemptRun::leaves_record(const ProgramsEnd& end) const {
 }
 
 void AttemptRun::make_folder(OutputTee& tee) {
-  make_attempt(setting_.attempts, attempt_.number, plan_.allocation.hosts);
+  try {
+    make_attempt(setting_.attempts, attempt_.number, plan_.allocation.hosts);
+  } catch (const IoError& error) {
+    if (!is_running_ && attempts_before_ == 0) throw;
+    warn_of_record(error);
+  }
   tee.log_to(folder_of_attempt(setting_.attempts, attempt_.number) / "log");
   has_folder_ = true;
+}
+
+// Whoever has begun continues without a record: a full disk is no reason to end a run, nor to hide how it ended.
+void AttemptRun::warn_of_record(const IoError& error) const {
+  log::warn("{}; the record of attempt {} lacks this", error.what(), attempt_.number);
 }
 
 // Keeps what shows why a command without progress stands still.
@@ -122,7 +138,11 @@ void AttemptRun::keep_evidence(const ProgressWatch& watch, OutputTee& tee) {
   if (!has_folder_) make_folder(tee);
   if (!setting_.run_dir) return;
   const fs::path file = folder_of_attempt(setting_.attempts, attempt_.number) / "board.txt";
-  write_board_and_stacks(setting_.own_program, *setting_.run_dir, file, kForStacks);
+  try {
+    write_board_and_stacks(setting_.own_program, *setting_.run_dir, file, kForStacks);
+  } catch (const IoError& error) {
+    warn_of_record(error);
+  }
 }
 
 void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> late) {

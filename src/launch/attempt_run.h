@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "base/error.h"
 #include "launch/attempts.h"
 #include "launch/launcher_command.h"
 #include "launch/output_tee.h"
@@ -54,6 +55,7 @@ class AttemptRun {
   int code_of_run(int code) const;
   bool leaves_record(const ProgramsEnd& end) const;
   void make_folder(OutputTee& tee);
+  void warn_of_record(const IoError& error) const;
   void keep_evidence(const ProgressWatch& watch, OutputTee& tee);
   void judge(const ProgramsEnd& end, std::vector<std::string> late);
 
@@ -64,7 +66,7 @@ class AttemptRun {
   const int attempts_before_;
   Attempt attempt_;
   RunRecords before_;
-  bool has_folder_ = false;
+  bool has_folder_ = false, is_running_ = false;
   int signal_ = 0;
 };
 

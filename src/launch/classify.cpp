@@ -50,7 +50,7 @@ class Decision {
       return true;
     }
     if (code_ && decides_alone(*code_)) return false;
-    const auto causes = findings_.open(Tells::kCause);
+    const auto causes = this->causes();
     if (!causes.empty() && !(code_ == 0 && findings_.steps_since(*causes.back()) >= Findings::kStepsThatProve))
       return follow(causes, *causes.front());
     if (code_ == 0) return false;
@@ -60,6 +60,16 @@ class Decision {
     const auto survived = findings_.survived();
     const bool counts = code_ && !is_from_outside(*code_) && !survived.empty();
     return counts && follow({survived.front()}, *survived.front());
+  }
+
+  // A cause that is followed by steps and by another cause has ended an earlier attempt, or no process at all.
+  std::vector<const Seen*> causes() const {
+    auto causes = findings_.open(Tells::kCause);
+    const auto is_survived = [this](const Seen* seen) {
+      return findings_.steps_since(*seen) >= Findings::kStepsThatProve;
+    };
+    if (!std::ranges::all_of(causes, is_survived)) std::erase_if(causes, is_survived);
+    return causes;
   }
 
   // A process that ended by itself shows more than those that were ended after it.
@@ -119,7 +129,7 @@ class Decision {
   // Lines that state the cause all count. Of signs only the first one does: who reports a dead peer dies next, and is
   // reported by others.
   void find_hosts() {
-    for (const Seen* seen : findings_.open(Tells::kCause))
+    for (const Seen* seen : causes())
       if (is_at_fault(*seen))
         for (const Named& named : seen->named) blame(named, *seen);
     if (!result_.hosts.empty()) return;

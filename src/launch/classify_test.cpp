@@ -93,6 +93,18 @@ TEST_F(Classify, TheFirstCauseInTimeWins) {
   EXPECT_EQ(of(full + memory).cause, Cause::kFileSystem);
 }
 
+TEST_F(Classify, ACauseThatWasSurvivedIsThatOfAnEarlierAttemptIfThereIsAnother) {
+  // A job that was started again appends to its log, and a program may print what it reads.
+  const std::string earlier = steps(1, 9) + "n3.site.org: shepherd died from signal 9\n";
+  const std::string full = "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB\n";
+  const auto later = of(earlier + steps(1, 20) + full);
+  EXPECT_EQ(later.cause, Cause::kOutOfMemory);
+  EXPECT_EQ(later.hosts, Names{});
+  EXPECT_EQ(of(earlier + steps(1, 20) + "n5.site.org: shepherd died from signal 9\n").hosts, Names{"n5.site.org"});
+  EXPECT_EQ(of(earlier + steps(10, 11) + full).hosts, Names{"n3.site.org"});  // its last steps may come after it
+  EXPECT_EQ(of(earlier + steps(1, 20)).hosts, Names{"n3.site.org"});          // and nothing else explains the end
+}
+
 TEST_F(Classify, ACauseWinsOverSignsBeforeIt) {
   const auto found =
       of("[rank0]: RuntimeError: [pair.cc:598] Connection closed by peer [10.1.0.3]:53121\n"

@@ -81,8 +81,8 @@ void Findings::record(uint32_t index, const LogLine& line) {
     return;
   }
   auto [entry, is_new] = open_.try_emplace(index);
-  if (!is_new && is_survived(entry->second)) {
-    survived_.insert_or_assign(index, std::move(entry->second));
+  if (!is_new && steps_since(entry->second) >= kStepsThatProve) {
+    if (is_survived(entry->second)) survived_.insert_or_assign(index, std::move(entry->second));
     entry->second = Seen();
     is_new = true;
   }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/append_file.h"
 #include "base/error.h"
@@ -65,9 +66,17 @@ std::vector<std::string> slurm_words(const std::string& job, const std::string& 
   return words;
 }
 
-std::string trimmed(const std::string& text) {
-  const size_t end = text.find_first_of(" \n;");  // Slurm may add a cluster: "124;c1"
-  return text.substr(0, end);
+// Returns the job that an answer names; "" if there is none. Messages of a site stand around it ("sbatch: charged to
+// x\n124"), and Slurm may add a cluster ("124;c1").
+std::string job_of(const std::string& answer) {
+  std::istringstream lines(answer);
+  std::string job;
+  for (std::string line; std::getline(lines, line);) {
+    const std::string id = line.substr(0, line.find_first_of(" \r;"));
+    const bool is_alone = id.size() == line.size() || line[id.size()] != ' ';
+    if (is_alone && is_job_id(id) && id[0] >= '0' && id[0] <= '9') job = id;
+  }
+  return job;
 }
 
 }  // namespace
@@ -123,7 +132,8 @@ JobChain::JobChain(const Allocation& allocation, const Surroundings& here, Chain
                 job_);
 }
 
-void JobChain::look(const fs::path& attempts, std::optional<int64_t> start_step, bool has_stepped) {
+void JobChain::look(const fs::path& attempts, std::optional<int64_t> start_step, bool has_stepped,
+                    const std::function<bool()>& gives_up) {
   if (!next_.empty() || is_last_) return;
   if (!std::exchange(has_looked_, true)) {
     std::error_code none;
@@ -138,7 +148,7 @@ void JobChain::look(const fs::path& attempts, std::optional<int64_t> start_step,
     return log::warn("this is job {} of --max-jobs {}: no further one is submitted", number_, request_.max_jobs);
   }
   if (was_idle_ && !has_stepped) return;
-  const auto next = submit(attempts);
+  const auto next = submit(attempts, gives_up);
   is_last_ = !next;
   if (!next) return;
   next_ = *next;
@@ -147,8 +157,17 @@ void JobChain::look(const fs::path& attempts, std::optional<int64_t> start_step,
                           {"step", start_step ? ordered_json(*start_step) : ordered_json()},
                           {"next", next_},
                           {"time", unix_time_s()}};
-  AppendFile(attempts / kFile).append(line.dump() + "\n");
+  note(attempts, line.dump());
   log::info("job {} is submitted: it continues the run when this job has ended (--resubmit)", next_);
+}
+
+// A disk that is full is no reason to end the run.
+void JobChain::note(const fs::path& attempts, const std::string& line) const {
+  try {
+    AppendFile(attempts / kFile).append(line + "\n");
+  } catch (const IoError& error) {
+    log::warn("{}; the jobs after this one will not know it", error.what());
+  }
 }
 
 fs::path JobChain::kept_script(const fs::path& attempts) const {
@@ -158,20 +177,23 @@ fs::path JobChain::kept_script(const fs::path& attempts) const {
   return file;
 }
 
-std::optional<std::string> JobChain::submit(const fs::path& attempts) const {
-  const std::string script = fs::absolute(kept_script(attempts)).string();
-  const std::string details = scheduler_ == Scheduler::kSlurm
-                                  ? ask_scheduler({"scontrol", "-o", "show", "job", job_}, here_).value_or("")
-                                  : std::string();
-  const auto words = submit_words(scheduler_, job_, details, script, here_);
+std::optional<std::string> JobChain::submit(const fs::path& attempts, const std::function<bool()>& gives_up) const {
   const fs::path file = attempts / "submitted";
-  std::string answer;
+  std::string script = request_.job_script, answer;
+  // A scheduler that does not answer must not keep a signal from the run, which saves by it.
+  const auto said_by = [&](const std::vector<std::string>& words) {
+    return run_into_file({words}, file, kPatience, gives_up) == 0 ? read_file(file) : std::string();
+  };
   try {
-    if (run_into_file({words}, file, kPatience) == 0) answer = trimmed(read_file(file));
+    script = fs::absolute(kept_script(attempts)).string();
+    std::string details;
+    if (const auto scontrol = here_.find_program("scontrol"); scontrol && scheduler_ == Scheduler::kSlurm)
+      details = said_by({scontrol->string(), "-o", "show", "job", job_});
+    if (!gives_up || !gives_up()) answer = job_of(said_by(submit_words(scheduler_, job_, details, script, here_)));
   } catch (const Error& error) {
     log::warn("{}", error.what());
   }
-  if (is_job_id(answer)) return answer;
+  if (!answer.empty()) return answer;
   log::warn("the next job could not be submitted ({} has the reason): submit {} yourself when this one has ended",
             file.string(), script);
   return std::nullopt;
@@ -192,7 +214,7 @@ void JobChain::end(const fs::path& attempts, bool continues, const std::string& 
   if (!is_cancelled)
     return log::warn("job {} could not be cancelled; cancel it, as none should follow: {}", next_, why);
   const ordered_json line{{"job", job_}, {"next", next_}, {"cancelled", true}, {"time", unix_time_s()}};
-  AppendFile(attempts / kFile).append(line.dump() + "\n");
+  note(attempts, line.dump());
   log::info("job {}, which would have continued, is cancelled: {}", std::exchange(next_, ""), why);
   is_last_ = true;
 }

@@ -9,6 +9,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,7 +34,9 @@ class JobChain {
   /// If the job before this one took no step, the next one is submitted only when this one has taken one.
   /// @param start_step  the newest step when the job began; nothing: not known. @param has_stepped  a step was done
   ///                    since. Failures are warnings.
-  void look(const std::filesystem::path& attempts, std::optional<int64_t> start_step, bool has_stepped);
+  /// @param gives_up  asked while the scheduler is waited for, which may take two minutes; empty: never.
+  void look(const std::filesystem::path& attempts, std::optional<int64_t> start_step, bool has_stepped,
+            const std::function<bool()>& gives_up = {});
 
   /// Seconds until the end of this job; nothing: it has no limit, or none is known.
   std::optional<double> left_s() const;
@@ -42,7 +45,8 @@ class JobChain {
   void end(const std::filesystem::path& attempts, bool continues, const std::string& why);
 
  private:
-  std::optional<std::string> submit(const std::filesystem::path& attempts) const;
+  std::optional<std::string> submit(const std::filesystem::path& attempts, const std::function<bool()>& gives_up) const;
+  void note(const std::filesystem::path& attempts, const std::string& line) const;
   std::filesystem::path kept_script(const std::filesystem::path& attempts) const;
 
   Scheduler scheduler_;

@@ -117,6 +117,31 @@ TEST_F(Chain, AJobSubmitsItsOwnScriptOnceAndCancelsItIfNoneShouldFollow) {
   EXPECT_EQ(place_in_chain(text("jobs.jsonl"), "7", 3).next, "");
 }
 
+TEST_F(Chain, TheJobIsFoundAmongTheMessagesOfASite) {
+  put_program(here_, "sbatch",
+              "echo 'sbatch: warning: billed to project 5' >&2; echo '8;cluster'; echo 'queue 3 is busy'");
+  JobChain chain(allocation_, here_, {});
+  chain.look(folder_, 3, false);
+  EXPECT_EQ(place_in_chain(text("jobs.jsonl"), "8", 3).number, 2);
+}
+
+TEST_F(Chain, AnAnswerWithoutAJobIsNone) {
+  for (const char* answer : {"echo error", "echo 12 jobs are waiting", "exit 1", ":", "echo \\$(id)"}) {
+    put_program(here_, "sbatch", answer);
+    JobChain chain(allocation_, here_, {});
+    chain.look(folder_, 3, false);
+    EXPECT_EQ(text("jobs.jsonl"), "") << answer;
+  }
+}
+
+TEST_F(Chain, ASchedulerThatDoesNotAnswerIsLeftWhenASignalWaits) {
+  put_program(here_, "sbatch", ": >" + file("calls") + "; exec sleep 1000");
+  JobChain chain(allocation_, here_, {});
+  chain.look(folder_, 3, false,
+             [&] { return std::filesystem::exists(folder_ / "calls"); });  // else this waits a minute
+  EXPECT_EQ(text("jobs.jsonl"), "");
+}
+
 TEST_F(Chain, AfterAJobWithoutAStepTheNextOneIsSubmittedAfterAStepOnly) {
   write("jobs.jsonl", R"({"job": "6", "number": 4, "step": 3, "next": "7"})"
                       "\n");

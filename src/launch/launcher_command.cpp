@@ -137,12 +137,16 @@ std::string rankfile_text(const LaunchPlan& plan) {
 void add_open_mpi_binding(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
   const bool is_new = plan.launcher.flavour == Flavour::kPrrte;
   const int most = plan.ranks.most();
+  // With ppr each host but the last one has to have room for as many ranks as any other.
+  const bool may_use_ppr = plan.ranks.is_regular();
+  // Where the hosts have fewer cores than ranks, the daemons of Open MPI 4 crash if a socket must not be overloaded.
   if (!plan.is_node_known) {
-    parts.add({"--map-by", fmt::format("ppr:{}:node", most), "--bind-to", is_new ? "package" : "socket"},
+    parts.add({"--map-by", may_use_ppr ? fmt::format("ppr:{}:node", most) : "slot", "--bind-to",
+               is_new ? "package:overload-allowed" : "socket:overload-allowed"},
               "this machine is none of the hosts, so their cores are not known: each rank has its socket");
   } else if (plan.cores.cpus.empty()) {
     parts.add({"--oversubscribe", "--bind-to", "none", "--mca", "mpi_yield_when_idle", "1"}, cores_why(plan));
-  } else if (plan.cores.is_even) {
+  } else if (plan.cores.is_even && may_use_ppr) {
     const int per_socket = most / plan.layout.sockets, size = static_cast<int>(plan.cores.cpus[0].size());
     parts.add({"--map-by", fmt::format("ppr:{}:{}:PE={}", per_socket, is_new ? "package" : "socket", size), "--bind-to",
                "core"},

@@ -127,7 +127,7 @@ TEST_F(Commands, OnAMachineThatIsNoHostNothingIsClaimedOfTheirCores) {
   request.command = {"train"};
   request.launcher = "fake";
   auto plan = make_plan(request, elsewhere);
-  EXPECT_SAYS(line_of(plan, elsewhere), "-n 24 -H n1:12,n2:12 --map-by ppr:12:node --bind-to socket");
+  EXPECT_SAYS(line_of(plan, elsewhere), "-n 24 -H n1:12,n2:12 --map-by ppr:12:node --bind-to socket:overload-allowed");
   EXPECT_EQ(line_of(plan, elsewhere).find("OMP_NUM_THREADS"), std::string::npos);
   request.reserve_cores = 1;
   EXPECT_SAYS(refusal<ConfigError>([&] { make_plan(request, elsewhere); }), "their cores are not known");
@@ -173,6 +173,22 @@ TEST_F(Commands, SlotsThatDifferAreRefusedWhereALauncherCannotStartThem) {
               "PALS starts the same number of ranks on each host, but the slots are c101-001:1,other:2");
   plan.launcher.flavour = Flavour::kSrun;
   EXPECT_SAYS(line_of(plan, here), "--nodes=2 --ntasks=3 --nodelist=c101-001,other");
+}
+
+TEST_F(Commands, SlotsThatDifferAreStartedByOpenMpiWithoutPpr) {
+  auto here = machine("two_sockets");
+  for (const Flavour flavour : {Flavour::kOpenMpi, Flavour::kPrrte}) {
+    auto plan = plan_of(here, flavour);
+    plan.ranks.of_host = {1, 2};
+    const auto bound = line_of(plan, here);
+    EXPECT_SAYS(bound, "-n 3 -H c101-001:1,other:2 ");
+    EXPECT_EQ(bound.find("ppr"), bound.npos) << bound;
+    EXPECT_EQ(rankfile_, "rank 0=c101-001 slot=0-27\nrank 1=other slot=0-27\nrank 2=other slot=28-55\n");
+    plan.is_node_known = false;
+    EXPECT_SAYS(line_of(plan, here), "-H c101-001:1,other:2 --map-by slot --bind-to ");
+    plan.ranks.of_host = {2, 1};  // only the last one has fewer, which ppr allows
+    EXPECT_SAYS(line_of(plan, here), "--map-by ppr:2:node --bind-to ");
+  }
 }
 
 TEST_F(Commands, TheDryRunMayBePastedIntoAShell) {

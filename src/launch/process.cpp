@@ -81,7 +81,15 @@ class RunningPrograms {
   }
 
   void send(int number) const {
-    for (const pid_t process : running_) ::kill(process, number);
+    for (const pid_t process : running_) ::kill(options_.to_groups ? -process : process, number);
+  }
+
+  // Before the program is waited for: until then no other process can get its number.
+  void kill_what_is_left(pid_t process) const {
+    siginfo_t ended{};
+    const bool has_ended = ::waitid(P_PID, static_cast<id_t>(process), &ended, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+                           ended.si_pid == process;
+    if (has_ended) ::kill(-process, SIGKILL);
   }
 
   void pass_on(int number) {
@@ -94,6 +102,7 @@ class RunningPrograms {
   void collect() {
     std::erase_if(running_, [this](pid_t process) {
       int status = 0;
+      if (options_.to_groups && end_.was_overdue) kill_what_is_left(process);
       const pid_t ended = ::waitpid(process, &status, WNOHANG);
       if (ended == 0 || (ended < 0 && errno == EINTR)) return false;
       const int code = ended == process ? code_of_status(status) : 1;

@@ -29,6 +29,9 @@ struct RunOptions {
   /// Asked at least ten times a second; true: the programs get SIGTERM, and ten seconds later SIGKILL. Empty: never.
   std::function<bool()> is_overdue = {};
   double kill_after_s = 10;  ///< from SIGTERM to SIGKILL
+  /// Signals go to what a program has started as well, as `mpirun` sends them: a rank may be a script that starts the
+  /// training. What is left of a program that was overdue is killed with it.
+  bool to_groups = false;
 };
 
 struct ProgramsEnd {

@@ -135,6 +135,30 @@ TEST_F(Programs, AnOverdueProgramIsAskedToEndAndThenKilled) {
   EXPECT_EQ(killed.exit_code, 137);
 }
 
+TEST_F(Programs, SignalsReachWhatAProgramHasStartedAndNothingOfAnOverdueOneIsLeft) {
+  // A shell that waits for a program ends by a signal and leaves the program.
+  const std::string ready = file("ready"), number = file("number");
+  const auto is_alive = [&] {
+    const std::string path = "/proc/" + read_file(number) + "/stat";
+    for (int i = 0; i < 500 && std::filesystem::exists(path); ++i) {
+      const std::string stat = std::filesystem::exists(path) ? read_file(path) : "";
+      if (stat.find(") Z") != stat.npos) return false;  // whoever adopted it has not waited for it yet
+      std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    }
+    return std::filesystem::exists(path);
+  };
+  const auto run_until_ready = [&](const std::string& child) {
+    std::filesystem::remove(ready);
+    const Program program{{"/bin/sh", "-c", "(" + child + ") & printf $! >" + number + "; wait; exit 3"}, {}, {}};
+    return run_programs({program}, WaitedSignals(),
+                        {.is_overdue = [&] { return std::filesystem::exists(ready); }, .to_groups = true});
+  };
+  run_until_ready(": >" + ready + "; exec sleep 1000");
+  EXPECT_FALSE(is_alive());
+  EXPECT_EQ(run_until_ready("trap '' TERM; : >" + ready + "; while :; do sleep 0.02; done").exit_code, 143);
+  EXPECT_FALSE(is_alive());
+}
+
 TEST_F(Programs, AToolThatFailsOrHangsAnswersNothing) {
   Surroundings here;
   here.tool_limit = std::chrono::milliseconds(200);

@@ -132,7 +132,7 @@ class Supervisor {
     }
     if (run.was_told_to_stop()) return;
     has_stepped_ = has_stepped_ || run.has_stepped();
-    chain_->look(setting_.attempts, start_step_, has_stepped_);
+    chain_->look(setting_.attempts, start_step_, has_stepped_, WaitedSignals::has_come);
   }
 
   void end_chain(const Attempt& attempt, const AttemptRun& run) {

@@ -12,6 +12,8 @@ namespace athanor::launch {
 
 namespace {
 
+constexpr int kPassedOn[] = {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2};
+
 // A blocked signal is waited for although it is ignored, so what a shell or nohup lets this process ignore is left out.
 bool is_ignored(int number) {
   struct sigaction now {};
@@ -23,8 +25,9 @@ bool is_ignored(int number) {
 WaitedSignals::WaitedSignals() {
   sigset_t waited, blocked;
   ::sigemptyset(&waited);
-  for (const int number : {SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2, SIGCHLD})
-    if (number == SIGCHLD || !is_ignored(number)) ::sigaddset(&waited, number);
+  ::sigaddset(&waited, SIGCHLD);
+  for (const int number : kPassedOn)
+    if (!is_ignored(number)) ::sigaddset(&waited, number);
   blocked = waited;
   ::sigaddset(&blocked, SIGPIPE);
   descriptor_ = ::signalfd(-1, &waited, SFD_CLOEXEC | SFD_NONBLOCK);
@@ -49,6 +52,13 @@ WaitedSignals::~WaitedSignals() {
 int WaitedSignals::take() const {
   signalfd_siginfo signal{};
   return ::read(descriptor_, &signal, sizeof(signal)) == sizeof(signal) ? static_cast<int>(signal.ssi_signo) : 0;
+}
+
+bool WaitedSignals::has_come() {
+  sigset_t pending;
+  ::sigemptyset(&pending);
+  ::sigpending(&pending);
+  return std::ranges::any_of(kPassedOn, [&](int number) { return ::sigismember(&pending, number) == 1; });
 }
 
 int WaitedSignals::wait(std::chrono::milliseconds at_most) const {

@@ -23,6 +23,8 @@ class WaitedSignals {
   int descriptor() const { return descriptor_; }
   /// Returns the number of a signal that has come, or 0. Does not wait.
   int take() const;
+  /// Returns whether a signal that is not SIGCHLD waits to be taken.
+  static bool has_come();
   /// Returns the number of a signal as soon as one comes that is not SIGCHLD, or 0 after a while.
   int wait(std::chrono::milliseconds at_most) const;
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -47,6 +48,19 @@ std::string expanded(std::string target, const std::string& host, int rank) {
     for (size_t at = target.find(name); at != target.npos; at = target.find(name, at + value.size()))
       target.replace(at, name.size(), value);
   return target;
+}
+
+// A folder that is sent into itself would be sent with its copy the next time, and grow with each call.
+void refuse_target_within(const std::vector<std::string>& sources, const std::string& target) {
+  std::error_code ignored;
+  const auto to = std::filesystem::weakly_canonical(target, ignored);
+  for (const std::string& source : sources) {
+    const auto from = std::filesystem::weakly_canonical(source, ignored);
+    const bool is_within = std::ranges::mismatch(from, to).in1 == from.end();
+    ATHANOR_CHECK(!is_within || !std::filesystem::is_directory(from, ignored),
+                  "--to {} is in SRC {}, which would be sent with its copy the next time; give another --to",
+                  printable(target), printable(source));
+  }
 }
 
 std::string words_text(const std::vector<uint64_t>& words) {
@@ -99,6 +113,7 @@ class Transfer {
     std::string text;
     if (is_root()) {
       try {
+        refuse_target_within(request_.sources, target_);
         listing_ = list_sources(request_.sources, request_.unpack, request_.chunk_bytes);
         text = encode_manifest(listing_.manifest);
       } catch (...) {

@@ -246,6 +246,28 @@ def test_a_failure_after_a_step_is_tried_again_at_once_and_the_end_is_told(launc
     assert kinds(tmp_path / "attempts") == ["success_marker", "success"]
 
 
+def test_an_attempt_whose_record_cannot_be_written_ends_with_its_own_code_and_is_tried_again(launch, tmp_path):
+    program = tries(tmp_path, "rm -r attempts/00$try; : >attempts/00$try", "echo 'step 1 loss 2.0'", 'exit $((try == 1 ? 3 : 0))')
+    done = launch("-n", 1, "--launcher", "sockets", "--retries", 3, "--", program)
+    assert done.returncode == 0 and done.stderr.splitlines()[-1].endswith("complete after 2 attempts"), done.stderr
+    assert "the record of attempt 1 lacks this" in done.stderr and "attempt 1 ended with code 3" in done.stderr, done.stderr
+
+
+def test_a_signal_reaches_what_a_script_has_started(athanor, environment, tmp_path):
+    child = script(tmp_path / "child", f": >{tmp_path}/ready", "trap 'exit 0' TERM", f"trap ': >{tmp_path}/got' EXIT", "while :; do sleep 0.02; done")
+    process = subprocess.Popen([athanor.path, "launch", "-n", "1", "--launcher", "sockets", "--", script(tmp_path / "program", str(child), "echo ended")],
+                               env=environment, cwd=tmp_path)
+    while not (tmp_path / "ready").exists():
+        time.sleep(0.02)
+    time.sleep(0.1)  # its traps are set
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(timeout=30) == 143
+    end = time.monotonic() + 30
+    while not (tmp_path / "got").exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    assert (tmp_path / "got").exists()
+
+
 def test_two_attempts_without_a_step_stop(launch, tmp_path):
     done = launch("-n", 1, "--launcher", "sockets", "--retries", 9, "--", tries(tmp_path, "exit 7"))
     assert done.returncode == 7 and (tmp_path / "tries").read_text() == "2\n", done.stderr

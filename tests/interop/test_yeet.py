@@ -56,6 +56,19 @@ def test_archives_of_tar_are_unpacked(yeet, tmp_path, options, name):
     assert again.returncode == 0 and "already" in again.stdout, again.stdout
 
 
+@pytest.mark.parametrize("target", ["env", "env/to", "link/to"])
+def test_a_folder_is_not_sent_into_itself(yeet, tmp_path, target):
+    make_tree(tmp_path / "env")
+    (tmp_path / "link").symlink_to("env")
+    assert "is in SRC env" in refused(yeet("env", "--to", target))
+    assert not (tmp_path / "env/to").exists() and not (tmp_path / "env/.athanor-yeet").exists()
+    assert yeet("env", "--to", "env2").returncode == 0  # a name that begins in the same way
+
+
+def test_a_source_without_a_name_is_refused(yeet):
+    assert "is no path" in refused(yeet("", "--to", "to"))
+
+
 def test_with_no_unpack_an_archive_is_a_file(yeet, tmp_path):
     (tmp_path / "env").mkdir()
     subprocess.run(["tar", "-cf", "env.tar", "env"], cwd=tmp_path, check=True)
