@@ -180,24 +180,55 @@ std::vector<int> expand_counts(std::string_view counts, const std::string& from)
   return expanded;
 }
 
+namespace {
+
+std::string in_small_letters(std::string text) {
+  for (char& c : text)
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+  return text;
+}
+
+// Lines of the hosts that were named, by all spellings in which is_same_host() would find them again.
+class NamedHosts {
+ public:
+  // Returns the line that has named the host already, or 0.
+  size_t add(const std::string& name, size_t line) {
+    const std::string small = in_small_letters(name), label = small.substr(0, small.find('.'));
+    const bool is_bare = label == small, is_number = label.find_first_not_of("0123456789") == label.npos;
+    size_t& whole = lines_[small];
+    size_t& other = lines_[label + (is_bare ? "." : "")];  // the name without its domain, or one with some domain
+    const size_t before = whole != 0 ? whole : is_number ? 0 : other;
+    whole = line;
+    if (!is_bare) lines_[label + "."] = line;
+    return before;
+  }
+
+ private:
+  std::unordered_map<std::string, size_t> lines_;
+};
+
+}  // namespace
+
 std::vector<Host> parse_host_file(std::string_view text, const std::string& from, RepeatedHost repeated) {
   std::vector<Host> hosts;
-  std::unordered_map<std::string, std::pair<size_t, size_t>> seen;  // name → its place in `hosts`, its line
+  std::unordered_map<std::string, size_t> seen;  // name → its place in `hosts`
+  NamedHosts named;
   std::istringstream lines{std::string(text)};
   std::string line;
   for (size_t number = 1; std::getline(lines, line); ++number) {
     const std::string place = fmt::format("{}:{}", from, number);
     auto host = host_of_line(line.substr(0, line.find('#')), place);
     if (!host) continue;
-    const auto [found, is_new] = seen.try_emplace(host->name, hosts.size(), number);
-    ATHANOR_CHECK(is_new || repeated == RepeatedHost::kSlots,
+    const size_t before = named.add(host->name, number);
+    ATHANOR_CHECK(before == 0 || repeated == RepeatedHost::kSlots,
                   "{}: {} has a line already ({}); name each host once, with slots=N for N ranks", place, host->name,
-                  found->second.second);
+                  before);
+    const auto [found, is_new] = seen.try_emplace(host->name, hosts.size());
     if (repeated == RepeatedHost::kSlots && host->slots == 0) host->slots = 1;
     if (is_new)
       hosts.push_back(*host);
     else
-      hosts[found->second.first].slots += host->slots;
+      hosts[found->second].slots += host->slots;
     ATHANOR_CHECK(hosts.size() <= kMostHosts, "{}: more than {} hosts; name fewer", from, kMostHosts);
   }
   ATHANOR_CHECK(!hosts.empty(), "{}: there is no host in it; write one on each line", from);

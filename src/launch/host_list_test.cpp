@@ -71,6 +71,16 @@ TEST(HostFile, ARepeatedHostIsRefusedWithBothLines) {
   EXPECT_SAYS(said, "my.hosts:3: n1 has a line already (1)");
 }
 
+TEST(HostFile, AHostIsRepeatedInAnyOfItsSpellings) {
+  const auto refused = [](const char* text) {
+    return refusal<ConfigError>([&] { parse_host_file(text, "h", RepeatedHost::kRefused); });
+  };
+  EXPECT_SAYS(refused("n1\nN1\n"), "h:2: N1 has a line already (1)");
+  EXPECT_SAYS(refused("n1\nn2\nn1.site.org\n"), "h:3: n1.site.org has a line already (1)");
+  EXPECT_SAYS(refused("n2\nn1.site.org\nn1\n"), "h:3: n1 has a line already (2)");
+  EXPECT_EQ(parse_host_file("n1.a.org\nn1.b.org\n10.0.0.1\n10.0.0.2\n", "h", RepeatedHost::kRefused).size(), 4u);
+}
+
 TEST(HostFile, EmptyFilesAndOtherWordsAreRefused) {
   const auto refused = [](const char* text) {
     return refusal<ConfigError>([&] { parse_host_file(text, "h", RepeatedHost::kRefused); });
