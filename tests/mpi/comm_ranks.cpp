@@ -103,6 +103,13 @@ void check_exchanges(Communicator& group) {
     group.broadcast(x, root).wait();
     require(x.eq(static_cast<double>(root)).all().item<bool>(), "broadcast from {}", root);
   }
+  // Eight chunks of a mebibyte and a short one, which a library may deliver before those in front of it.
+  const Tensor long_text = at::arange((2 << 20) + 10, at::kFloat);
+  for (int round = 0; round < 5; ++round) {
+    const Tensor x = me == 0 ? long_text : at::zeros_like(long_text);
+    group.broadcast(x, 0).wait();
+    require(x.equal(long_text), "a broadcast of 8 MiB");
+  }
   if (n > 1) {
     const Tensor from = at::full({3}, -1.0);
     Pending received = group.receive(from, (me + n - 1) % n);
