@@ -17,4 +17,9 @@ fs::path own_folder() {
                     : fs::weakly_canonical(library->l_name).parent_path();
 }
 
+fs::path running_program() {
+  std::error_code failed;
+  return fs::read_symlink("/proc/self/exe", failed);
+}
+
 }  // namespace athanor

@@ -70,8 +70,7 @@ void take(Record& record, const BoardOptions& options) {
 
 // Other programs that train, as those of tests do, use the one in the folder of the library.
 fs::path own_program() {
-  std::error_code failed;
-  const fs::path running = fs::read_symlink("/proc/self/exe", failed), beside = own_folder() / "athanor";
+  const fs::path running = running_program(), beside = own_folder() / "athanor";
   if (running.filename() == "athanor") return running;
   return ::access(beside.c_str(), X_OK) == 0 ? beside : fs::path();
 }

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/own_folder.h"
 #include "board/node_report.h"
 #include "board/own_stack.h"
 #include "board/process_state.h"
@@ -61,8 +62,7 @@ std::optional<std::string> output_of(const fs::path& program, const std::string&
 }
 
 fs::path own_reader() {
-  std::error_code failed;
-  const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path() / "athanor-stacks";
+  const fs::path program = running_program().parent_path() / "athanor-stacks";
   return ::access(program.c_str(), X_OK) == 0 ? program : fs::path();
 }
 

@@ -14,6 +14,7 @@
 #include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/own_folder.h"
 #include "base/wall_clock.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
@@ -54,15 +55,10 @@ struct LaunchArguments {
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
 
-std::string path_of_this_program() {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
-}
-
 // The words of this call up to the command, for a job script: what depends on the machine is found in the job. A job
 // may have another PATH.
 std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
-  std::vector<std::string> words{path_of_this_program(), "launch"};
+  std::vector<std::string> words{running_program().string(), "launch"};
   const auto add = [&words](const char* name, const std::string& value) { words.insert(words.end(), {name, value}); };
   const LaunchRequest& request = arguments.request;
   if (arguments.ranks > 0) add("-n", std::to_string(arguments.ranks));
@@ -157,7 +153,7 @@ void launch_command(LaunchArguments arguments) {
   ATHANOR_CHECK(arguments.job_script.empty() || std::filesystem::is_regular_file(arguments.job_script, ignored),
                 "--job-script {}: there is no such file; give the script that sbatch or qsub has got",
                 arguments.job_script);
-  request.own_program = path_of_this_program();
+  request.own_program = running_program().string();
   const Surroundings here = own_surroundings();
   Supervision supervision = supervision_of(arguments);
   LaunchPlan plan = make_plan(request, here);

@@ -17,6 +17,7 @@
 #include "base/failure.h"
 #include "base/launched.h"
 #include "base/log.h"
+#include "base/own_folder.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands.h"
@@ -81,17 +82,12 @@ void predict(const YeetArguments& arguments) {
 
 // ---- sending -------------------------------------------------------------------------------------------------------
 
-std::string own_program() {
-  std::error_code ignored;
-  return std::filesystem::read_symlink("/proc/self/exe", ignored).string();
-}
-
 /// Starts this command again with one rank on each host of the job. @return nothing if there is only this host.
 std::optional<int> start_on_all_hosts(const YeetArguments& arguments) {
   const launch::Surroundings here = launch::own_surroundings();
   if (launch::find_allocation({}, here).hosts.size() < 2) return {};
   launch::LaunchRequest request;
-  request.own_program = own_program();
+  request.own_program = running_program().string();
   request.ranks.per_node = 1;
   request.command = {request.own_program, "yeet",        "--to",
                      arguments.target,    "--chunk-mib", std::to_string(arguments.chunk_mib)};

@@ -3,6 +3,7 @@
 #include <arpa/inet.h>
 
 #include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <optional>
 #include <sstream>
@@ -151,6 +152,26 @@ std::optional<Host> host_of_line(const std::string& line, const std::string& fro
   return host;
 }
 
+// Lines of the hosts that were named, by all spellings in which is_same_host() would find them again.
+class NamedHosts {
+ public:
+  // Returns the line that has named the host already, or 0.
+  size_t add(std::string name, size_t line) {
+    std::ranges::transform(name, name.begin(), [](unsigned char c) { return std::tolower(c); });
+    const std::string label = name.substr(0, name.find('.'));
+    const bool is_bare = label == name, is_number = label.find_first_not_of("0123456789") == label.npos;
+    size_t& whole = lines_[name];
+    size_t& other = lines_[label + (is_bare ? "." : "")];  // the name without its domain, or one with some domain
+    const size_t before = whole != 0 ? whole : is_number ? 0 : other;
+    whole = line;
+    if (!is_bare) lines_[label + "."] = line;
+    return before;
+  }
+
+ private:
+  std::unordered_map<std::string, size_t> lines_;
+};
+
 }  // namespace
 
 bool is_host_name(std::string_view text) {
@@ -179,35 +200,6 @@ std::vector<int> expand_counts(std::string_view counts, const std::string& from)
   }
   return expanded;
 }
-
-namespace {
-
-std::string in_small_letters(std::string text) {
-  for (char& c : text)
-    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
-  return text;
-}
-
-// Lines of the hosts that were named, by all spellings in which is_same_host() would find them again.
-class NamedHosts {
- public:
-  // Returns the line that has named the host already, or 0.
-  size_t add(const std::string& name, size_t line) {
-    const std::string small = in_small_letters(name), label = small.substr(0, small.find('.'));
-    const bool is_bare = label == small, is_number = label.find_first_not_of("0123456789") == label.npos;
-    size_t& whole = lines_[small];
-    size_t& other = lines_[label + (is_bare ? "." : "")];  // the name without its domain, or one with some domain
-    const size_t before = whole != 0 ? whole : is_number ? 0 : other;
-    whole = line;
-    if (!is_bare) lines_[label + "."] = line;
-    return before;
-  }
-
- private:
-  std::unordered_map<std::string, size_t> lines_;
-};
-
-}  // namespace
 
 std::vector<Host> parse_host_file(std::string_view text, const std::string& from, RepeatedHost repeated) {
   std::vector<Host> hosts;

@@ -56,6 +56,10 @@ TEST(HostList, CountsAreExpanded) {
     EXPECT_SAYS(refusal<ConfigError>([&] { expand_counts(counts, "SLURM_TASKS_PER_NODE"); }), "SLURM_TASKS_PER_NODE: ");
 }
 
+std::string refused(const char* text) {
+  return refusal<ConfigError>([&] { parse_host_file(text, "h", RepeatedHost::kRefused); });
+}
+
 TEST(HostFile, HostsMayHaveSlotsInBothForms) {
   const auto hosts = parse_host_file("# two\nn1 slots=4 max_slots=8\n\nn2:2  # small\n10.0.0.3\nfe80::1\n", "hosts",
                                      RepeatedHost::kRefused);
@@ -72,9 +76,6 @@ TEST(HostFile, ARepeatedHostIsRefusedWithBothLines) {
 }
 
 TEST(HostFile, AHostIsRepeatedInAnyOfItsSpellings) {
-  const auto refused = [](const char* text) {
-    return refusal<ConfigError>([&] { parse_host_file(text, "h", RepeatedHost::kRefused); });
-  };
   EXPECT_SAYS(refused("n1\nN1\n"), "h:2: N1 has a line already (1)");
   EXPECT_SAYS(refused("n1\nn2\nn1.site.org\n"), "h:3: n1.site.org has a line already (1)");
   EXPECT_SAYS(refused("n2\nn1.site.org\nn1\n"), "h:3: n1 has a line already (2)");
@@ -82,9 +83,6 @@ TEST(HostFile, AHostIsRepeatedInAnyOfItsSpellings) {
 }
 
 TEST(HostFile, EmptyFilesAndOtherWordsAreRefused) {
-  const auto refused = [](const char* text) {
-    return refusal<ConfigError>([&] { parse_host_file(text, "h", RepeatedHost::kRefused); });
-  };
   EXPECT_SAYS(refused("# nothing\n\n"), "h: there is no host in it");
   EXPECT_SAYS(refused("n1 slots=0"), "h:1: expected a number of slots from 1 to 65536, got \"0\"");
   EXPECT_SAYS(refused("n1\nn2 slots=4x"), "h:2: expected a number of slots");

@@ -194,6 +194,13 @@ def test_a_printed_script_is_one_that_bash_reads_with_the_words_as_they_are(laun
         assert found.returncode == 0, found.stdout
 
 
+def test_a_printed_script_names_the_program_and_asks_for_the_spares(launch, athanor):
+    for scheduler, line in (("slurm", "#SBATCH --nodes=5"), ("pbs", "#PBS -l select=5:")):
+        out = launch("--print-script", scheduler, "--nodes", 3, "--auto-retry", "--spare-nodes", 2, "--", "true").stdout
+        assert f"\n{line}" in out, out
+        assert f"\nlaunch=({athanor.path.resolve()} launch --nodes 3 --auto-retry --spare-nodes 2)\n" in out, out
+
+
 def verdict(folder, number=1):
     return json.loads((folder / f"{number:03}" / "verdict.json").read_text())
 
@@ -204,6 +211,7 @@ def test_an_attempt_leaves_its_log_its_hosts_and_why_it_ended(launch, launcher, 
         done = launch("-n", 1, "--launcher", launcher, "--attempts", "kept/attempts", "--", program)
         assert done.returncode == 1 and done.stdout == "step 1 loss 2.0\n" and "MemoryError: no memory\n" in done.stderr, done.stderr
         assert f"attempt {number} ended with code 1 after step 1: out_of_memory; use a smaller microbatch" in done.stderr, done.stderr
+        assert '; "MemoryError: no memory"' in done.stderr, done.stderr
     attempts = tmp_path / "kept/attempts"
     assert (attempts / "002/hosts").read_text() == os.uname().nodename + "\n"
     log = (attempts / "002/log").read_text()
