@@ -4,6 +4,8 @@ import pathlib
 import subprocess
 import sys
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
 
@@ -35,3 +37,16 @@ def test_a_measurement_that_was_cut_after_one_step_is_taken_as_it_is(tmp_path):
 
 def test_other_times_may_be_asked_for(tmp_path):
     assert choose(tmp_path, [0.1] * 6, "1")[0] == 560
+
+
+@pytest.mark.parametrize("code, is_measured", [(0, True), (11, True), (1, False)])
+def test_a_measurement_that_is_stopped_for_its_time_counts_and_one_that_fails_does_not(tmp_path, code, is_measured):
+    program = tmp_path / "program"
+    program.write_text('#!/bin/bash\nfor word in "$@"; do [[ $word == train.run_dir=* ]] && folder=${word#*=}; done\n'
+                       f'echo \'{{"step_s": 12.0}}\' >"$folder/metrics.jsonl"; echo what it printed; exit {code}\n')
+    program.chmod(0o755)
+    script = ('eval "$(sed -n "/^measure_steps()/,/^}/p" scripts/quickstart)"; minutes=5 batch=() data=()\n'
+              f"here={tmp_path} athanor={program}; measure_steps")
+    done = subprocess.run(["bash", "-c", script], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode == 0) == is_measured and (tmp_path / "steps").exists() == is_measured, done.stderr
+    assert is_measured or done.stdout == "what it printed\n"
