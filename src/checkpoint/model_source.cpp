@@ -30,13 +30,30 @@ void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, 
                            tokenizer.string(), where, found, expected.get<std::string>());
 }
 
+// Notes where in the run the weights were made, as far as `state` tells.
+void note_position(const nlohmann::json& state, ModelSource& source) {
+  if (!state.is_object()) return;
+  if (state.contains("step") && state["step"].is_number_integer()) source.step = state["step"].get<int64_t>();
+  if (state.contains("tokens_seen") && state["tokens_seen"].is_number_integer())
+    source.tokens = state["tokens_seen"].get<int64_t>();
+}
+
 ModelSource from_hf_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(HfFolder::open(path));
-  if (const fs::path progress = path / "athanor.json"; fs::exists(progress))
-    check_tokenizer(nlohmann::json::parse(read_file(progress), nullptr, /*allow_exceptions=*/false),
-                    find_tokenizer_file(path), path.string());
-  return {folder->config(), find_tokenizer_file(path), "model " + path.string(),
-          [folder](const std::string& name, int64_t first, std::span<float> out) { folder->read(name, first, out); }};
+  ModelSource source;
+  if (const fs::path file = path / "athanor.json"; fs::exists(file)) {
+    const auto progress = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+    check_tokenizer(progress, find_tokenizer_file(path), path.string());
+    note_position(progress, source);
+  }
+  source.config = folder->config();
+  source.tokenizer = find_tokenizer_file(path);
+  source.folder = path;
+  source.description = "model " + path.string();
+  source.read = [folder](const std::string& name, int64_t first, std::span<float> out) {
+    folder->read(name, first, out);
+  };
+  return source;
 }
 
 ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& checkpoint) {
@@ -52,6 +69,8 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
     source.config.eos_token_id = state["eos_id"].get<int64_t>();
   source.tokenizer = find_tokenizer_file(checkpoint->folder().parent_path().parent_path());
   check_tokenizer(state, source.tokenizer, checkpoint->folder().string());
+  note_position(state, source);
+  source.folder = checkpoint->folder();
   source.description = "checkpoint " + checkpoint->folder().string();
   source.read = [checkpoint](const std::string& name, int64_t first, std::span<float> out) {
     const std::string tensor = "master/" + name;
@@ -87,7 +106,7 @@ bool is_prepared_data(const fs::path& folder) {
   return std::any_of(begin(files), end(files), [](const auto& entry) { return entry.path().extension() == ".npy"; });
 }
 
-ModelSource open_source(const fs::path& path) {
+ModelSource open_source(const fs::path& path, bool verify) {
   ATHANOR_CHECK_CHECKPOINT(!fs::is_regular_file(path),
                            "{} is a file; name a run folder, a checkpoint or a folder of transformers", path.string());
   ATHANOR_CHECK_CHECKPOINT(fs::is_directory(path),
@@ -100,7 +119,7 @@ ModelSource open_source(const fs::path& path) {
       path.string());
   if (fs::exists(path / kManifestName)) {
     auto checkpoint = CheckpointReader::open(path);
-    checkpoint.verify();
+    if (verify) checkpoint.verify();
     return from_checkpoint(std::make_shared<const CheckpointReader>(std::move(checkpoint)));
   }
   if (fs::exists(path / "config.toml") || fs::exists(path / "checkpoints")) return from_run_folder(path);
@@ -114,7 +133,11 @@ ModelSource open_source(const fs::path& path) {
 }  // namespace
 
 ModelSource open_model_source(const fs::path& path) {
-  return with_io_errors([&] { return open_source(path); });
+  return with_io_errors([&] { return open_source(path, /*verify=*/true); });
+}
+
+ModelSource open_verified_source(const fs::path& folder) {
+  return with_io_errors([&] { return open_source(folder, /*verify=*/false); });
 }
 
 }  // namespace athanor

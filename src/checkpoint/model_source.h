@@ -14,7 +14,10 @@ namespace athanor {
 struct ModelSource {
   HfConfig config;                  ///< the model, its router bias, and its end-of-document token if one is known
   std::filesystem::path tokenizer;  ///< tokenizer.json or tokenizer.model; empty if there is none
+  std::filesystem::path folder;     ///< the checkpoint or `transformers` folder that the weights are in
   std::string description;          ///< "checkpoint runs/tiny/checkpoints/step-00000500"
+  int64_t step = -1;                ///< the step of the run that the weights are from; −1: not known
+  int64_t tokens = -1;              ///< the training tokens that the run had seen by then; −1: not known
   /// Reads elements [first, first + out.size()), row-major, of a logical parameter as fp32. Thread-safe.
   /// @throws CheckpointError if the model has no such parameter.
   std::function<void(const std::string& name, int64_t first, std::span<float> out)> read;
@@ -26,5 +29,7 @@ struct ModelSource {
 /// @throws CheckpointError naming what is missing or damaged, or a tokenizer that is not the one that the model was
 /// trained with.
 ModelSource open_model_source(const std::filesystem::path& path);
+/// Opens a folder that another process has opened so, ModelSource::folder, without computing its hashes again.
+ModelSource open_verified_source(const std::filesystem::path& folder);
 
 }  // namespace athanor

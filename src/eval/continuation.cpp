@@ -20,7 +20,7 @@ Continuation continue_tokens(const LoadedModel& model, std::vector<uint32_t> pro
   Tensor tokens = at::empty({1, prompt_length}, at::kLong);
   std::copy(result.prompt_ids.begin(), result.prompt_ids.end(), tokens.data_ptr<int64_t>());
   for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const Tensor logits = ops::fetch(model.decoder().next_logits(tokens, caches))[0].narrow(0, 0, model.num_tokens());
+    const Tensor logits = ops::fetch(model.decoder().next_logits(tokens, caches))[0].narrow(0, 0, model.num_tokens);
     const int64_t id = sample_token(logits, options.sampling, random.uniform(static_cast<uint64_t>(i)));
     if (model.eos_id && id == static_cast<int64_t>(*model.eos_id)) {
       result.ended = true;

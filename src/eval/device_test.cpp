@@ -49,7 +49,7 @@ TEST_F(OnDeviceModels, ContinueATextGreedilyAsOnTheCpu) {
     const fs::path run = trained(family);
     const ContinuationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}};
     const auto on = [&](at::Device device) {
-      const LoadedModel model = load_model(run, at::kFloat, 64, device);
+      const LoadedModel model = load_model(run, {at::kFloat, 64, device});
       return continue_tokens(model, {3, 1, 4, 1, 5, 9}, options).new_ids;
     };
     const auto expected = on(at::kCPU);
@@ -67,7 +67,7 @@ TEST_F(OnDeviceModels, ContinueATextGreedilyAsOnTheCpu) {
 }
 
 TEST_F(OnDeviceModels, ATokenCostsOneFetchAndOneWait) {
-  const LoadedModel model = load_model(trained("llama"), at::kFloat, 64, guarded::kDevice);
+  const LoadedModel model = load_model(trained("llama"), {at::kFloat, 64, guarded::kDevice});
   const auto copies = guarded::copy_counts();
   const int64_t waits = guarded::queues().counts().waits;
   const auto before = ops::transfer_counts();

@@ -58,7 +58,7 @@ TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions&
   ask_for_reproducible_library();
   const at::Device device = ops::choose_device(options.device, {}, "ScoringOptions::device");
   const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;
-  model_ = std::make_unique<Model>(Model{load_model(model, type, options.chunk_tokens, device), threads});
+  model_ = std::make_unique<Model>(Model{load_model(model, {type, options.chunk_tokens, device}), threads});
 }
 
 TextScorer::~TextScorer() = default;
@@ -69,12 +69,12 @@ TextScore TextScorer::score(std::string_view utf8) {
   const LoadedModel& model = model_->loaded;
   std::vector<int64_t> ids;
   if (model.eos_id) ids.push_back(*model.eos_id);
-  for (const uint32_t id : model.tokenizer.encode(utf8)) ids.push_back(id);
+  for (const uint32_t id : model.tokenizer->encode(utf8)) ids.push_back(id);
   TextScore result;
   result.num_bytes = static_cast<int64_t>(utf8.size());
   if (!model.eos_id && !ids.empty()) {  // nothing precedes the first token, so it has no score
     const std::vector<uint32_t> first = {static_cast<uint32_t>(ids.front())};
-    result.num_bytes = std::max<int64_t>(0, result.num_bytes - std::ssize(model.tokenizer.decode(first)));
+    result.num_bytes = std::max<int64_t>(0, result.num_bytes - std::ssize(model.tokenizer->decode(first)));
   }
   at::set_num_threads(model_->threads);
   const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
@@ -86,6 +86,6 @@ TextScore TextScorer::score(std::string_view utf8) {
   return result;
 }
 
-const Tokenizer& TextScorer::tokenizer() const { return model_->loaded.tokenizer; }
+const Tokenizer& TextScorer::tokenizer() const { return *model_->loaded.tokenizer; }
 
 }  // namespace athanor

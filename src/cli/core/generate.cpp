@@ -15,7 +15,7 @@ namespace {
 // The prompt is checked before anything is printed.
 std::vector<uint32_t> encode_prompt(const LoadedModel& model, const std::string& prompt,
                                     const GenerateArguments& given) {
-  auto ids = model.tokenizer.encode(prompt);
+  auto ids = model.tokenizer->encode(prompt);
   if (ids.empty() && model.eos_id) ids.push_back(*model.eos_id);  // as if a document began
   ATHANOR_CHECK(!ids.empty(), "--prompt is empty, and this model has no end-of-document token to begin from");
   ATHANOR_CHECK(static_cast<int64_t>(ids.size()) + given.max_new_tokens <= model.config.max_position_embeddings,
@@ -30,7 +30,7 @@ ContinuationOptions options_of(const GenerateArguments& given, size_t index) {
 
 void print_text(const LoadedModel& model, const std::string& prompt, size_t index, const GenerateArguments& given) {
   const auto ids = encode_prompt(model, prompt, given);
-  StreamDecoder decoder(model.tokenizer);
+  StreamDecoder decoder(*model.tokenizer);
   const auto put = [](const std::string& text) {
     fmt::print("{}", text);
     std::fflush(stdout);
@@ -46,7 +46,7 @@ void print_json(const LoadedModel& model, const std::string& prompt, size_t inde
   const nlohmann::json line = {{"prompt", prompt},
                                {"prompt_ids", result.prompt_ids},
                                {"new_ids", result.new_ids},
-                               {"text", model.tokenizer.decode(result.new_ids)},
+                               {"text", model.tokenizer->decode(result.new_ids)},
                                {"ended", result.ended}};
   fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
 }
@@ -59,8 +59,8 @@ ATHANOR_CORE_ENTRY(generate) {
   const auto& given = *static_cast<const GenerateArguments*>(arguments);
   at::set_num_threads(share_threads(find_thread_limits()).threads);
   const at::Device device = ops::choose_device(given.device, {}, "--device");
-  const LoadedModel model = load_model(given.model, given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
-                                       DecoderOptions{}.loss_chunk_tokens, device);
+  const LoadedModel model = load_model(
+      given.model, {.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, .device = device});
   for (size_t i = 0; i < given.prompts.size(); ++i) {
     given.json ? print_json(model, given.prompts[i], i, given) : print_text(model, given.prompts[i], i, given);
   }
