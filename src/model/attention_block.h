@@ -5,6 +5,7 @@
 #include "config/families.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
+#include "ops/tree_attention.h"
 #include "parallel/observer.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
@@ -32,8 +33,9 @@ class AttentionBlock {
   /// over the whole projection (norm_over_ranks.h).
   /// @param rotation  [B, T, head_dim/2].
   /// @param watch     observers that want the logits get them.
+  /// @param tree      in evaluation, attention follows it (Labels::tree), without autograd; null: it follows documents.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
-                 const Watch& watch = {}) const;
+                 const Watch& watch = {}, const ops::TokenTree* tree = nullptr) const;
 
   /// For generation on one rank: x [B, T, D] are T new tokens of each sequence after cache.length old ones; their keys
   /// and values are appended to the cache, which must have room. T > 1 only into an empty cache.
