@@ -38,18 +38,21 @@ Microbatch microbatch_of(const TokenForest& batch, at::Device device) {
 // What a rank computes whose batches are over while others still need its experts.
 TokenForest one_token() { return {{0}, {{0, 1, -1}}, {0}, {0}, {}}; }
 
-// The batches of the first rank, on every rank.
-std::vector<TokenForest> share_batches(const Mesh& mesh, std::span<const TokenForest> batches, int64_t& num_sequences) {
-  std::vector<int64_t> numbers = {std::ssize(batches), num_sequences};
-  for (const TokenForest& batch : batches) append_numbers(batch, numbers);
+// What the first rank was given, on every rank.
+std::optional<ForestBatches> share_batches(const Mesh& mesh, const ForestBatches* given) {
+  std::vector<int64_t> numbers = {-1, 0};
+  if (given) {
+    numbers = {std::ssize(given->batches), given->num_sequences};
+    for (const TokenForest& batch : given->batches) append_numbers(batch, numbers);
+  }
   std::string bytes(reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(int64_t));
   bytes = broadcast_text(mesh.world().all(), bytes);
   numbers.resize(bytes.size() / sizeof(int64_t));
   std::memcpy(numbers.data(), bytes.data(), bytes.size());
-  num_sequences = numbers[1];
-  std::vector<TokenForest> shared;
+  if (numbers[0] < 0) return std::nullopt;
+  ForestBatches shared{{}, numbers[1]};
   std::span<const int64_t> rest = std::span(numbers).subspan(2);
-  for (int64_t i = 0; i < numbers[0]; ++i) shared.push_back(take_forest(rest));
+  for (int64_t i = 0; i < numbers[0]; ++i) shared.batches.push_back(take_forest(rest));
   return shared;
 }
 
@@ -115,11 +118,12 @@ TokenForest take_forest(std::span<const int64_t>& numbers) {
   return batch;
 }
 
-std::vector<SequenceScore> score_forests(ModelState& model, std::span<const TokenForest> batches,
-                                         int64_t num_sequences) {
+std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given) {
   const Mesh& mesh = model.mesh;
-  const std::vector<TokenForest> own = pick_own(mesh, share_batches(mesh, batches, num_sequences));
-  const Tensor sums = at::zeros({num_sequences, 2}, at::kDouble);
+  auto shared = share_batches(mesh, given);
+  if (!shared) return std::nullopt;
+  const std::vector<TokenForest> own = pick_own(mesh, std::move(shared->batches));
+  const Tensor sums = at::zeros({shared->num_sequences, 2}, at::kDouble);
   const bool tells = mesh.layout().coordinate(mesh.rank(), Axis::kTensor) == 0;
   const size_t at_once = kBatchesAtOnce * static_cast<size_t>(mesh.layout().pipeline());
   for (size_t begin = 0; begin < own.size(); begin += at_once) {
@@ -132,7 +136,7 @@ std::vector<SequenceScore> score_forests(ModelState& model, std::span<const Toke
   if (mesh.world().size() > 1) mesh.world().all().all_reduce(sums).wait();  // each is on one rank, and 0 elsewhere
   std::vector<SequenceScore> result;
   const auto* sum = sums.const_data_ptr<double>();
-  for (int64_t i = 0; i < num_sequences; ++i) result.push_back({sum[2 * i], sum[2 * i + 1] != 0});
+  for (int64_t i = 0; i < shared->num_sequences; ++i) result.push_back({sum[2 * i], sum[2 * i + 1] != 0});
   return result;
 }
 

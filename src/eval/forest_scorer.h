@@ -6,6 +6,7 @@
 // the same bits.
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,11 +20,17 @@ struct SequenceScore {
   bool is_greedy = false;     ///< greedy decoding would have chosen each of them
 };
 
-/// Returns the scores of the sequences, by their index. Collective over the model's mesh; the model stays as it is.
-/// @param batches        of pack_sequences; read on the first rank only.
-/// @param num_sequences  how many sequences the batches have together; read on the first rank only.
-std::vector<SequenceScore> score_forests(ModelState& model, std::span<const TokenForest> batches,
-                                         int64_t num_sequences);
+/// The batches of one call.
+struct ForestBatches {
+  std::vector<TokenForest> batches;  ///< of pack_sequences
+  int64_t num_sequences = 0;         ///< how many sequences they have together
+};
+
+/// Returns the scores of the sequences, by their index, on every rank. Collective over the model's mesh; the model
+/// stays as it is.
+/// @param given  read on the first rank only; null there: there are no more.
+/// @return nothing on every rank if there are no more.
+std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given);
 
 /// Returns a batch as numbers, and the batch that such numbers are.
 void append_numbers(const TokenForest& batch, std::vector<int64_t>& numbers);

@@ -11,7 +11,7 @@ namespace athanor {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::json;
+using Json = nlohmann::ordered_json;
 
 Json read_settings(const fs::path& file) {
   if (!fs::exists(file)) return Json::object();
