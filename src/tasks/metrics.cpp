@@ -162,7 +162,7 @@ class ConfusionSum : public MetricSum {
     const auto found = counts_.find({gold, predicted});
     return found == counts_.end() ? 0 : found->second;
   }
-  // Of the choice 1 against the choice 0.
+  // The choice 1 counts as positive, the choice 0 as negative.
   double f1() const {
     const auto right = static_cast<double>(2 * count(1, 1));
     const auto all = right + static_cast<double>(count(0, 1) + count(1, 0));

@@ -40,10 +40,10 @@ class MetricSum {
  public:
   virtual ~MetricSum() = default;
   virtual void add(const nlohmann::ordered_json& contribution) = 0;
-  /// Of at least one document, in lm_eval's arithmetic.
+  /// Returns the metric of the documents, at least one, in lm_eval's arithmetic.
   virtual double value() const = 0;
-  /// None where lm_eval has "N/A", for less than two documents, and where it draws bootstrap samples (perplexity, f1,
-  /// mcc).
+  /// Returns none where lm_eval has "N/A", for less than two documents, and where it draws bootstrap samples
+  /// (perplexity, f1, mcc).
   virtual std::optional<double> standard_error() const { return std::nullopt; }
 };
 

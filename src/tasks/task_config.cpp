@@ -63,7 +63,25 @@ const std::vector<std::string> kFewshotKeys{
     "sampler",       "split",         "process_docs", "fewshot_indices",   "samples",         "doc_to_text",
     "doc_to_choice", "doc_to_target", "gen_prefix",   "fewshot_delimiter", "target_delimiter"};
 const std::vector<std::string> kOwnKeys{"data", "where", "chance", "published", "stride", "for_each"};
-const std::vector<std::string> kGroupKeys{"group", "group_alias", "task", "aggregate_metric_list", "metadata"};
+const std::vector<std::string> kGroupKeys{"group",    "group_alias", "task", "aggregate_metric_list",
+                                          "metadata", "athanor"};
+
+std::vector<PublishedScore> read_published(const KeyReader& reader, const KeySource& source) {
+  std::vector<PublishedScore> scores;
+  const auto* published = reader.find("published");
+  if (!published) return scores;
+  if (!published->is_array()) reader.complain("published", "is {}, a list is needed", describe_json(*published));
+  for (const auto& entry : *published) {
+    if (!entry.is_object()) reader.complain("published", "holds {}, a mapping is needed", describe_json(entry));
+    const KeyReader score(entry, source, "athanor.published.");
+    score.check_names({"model", "metric", "value", "shots", "source"});
+    if (!score.text("model") || !score.text("metric") || !score.number("value") || !score.text("source"))
+      reader.complain("published", "has an entry without model, metric, value or source");
+    scores.push_back({*score.text("model"), *score.text("metric"), *score.number("value"), score.count("shots"),
+                      *score.text("source")});
+  }
+  return scores;
+}
 
 class ConfigReader {
  public:
@@ -277,18 +295,7 @@ class ConfigReader {
     config_.stride = reader.count("stride").value_or(0);
     if (config_.stride > 0 && config_.output_type != OutputType::kRolling)
       reader.complain("stride", "needs output_type loglikelihood_rolling");
-    const auto* published = reader.find("published");
-    if (!published) return;
-    if (!published->is_array()) reader.complain("published", "is {}, a list is needed", describe_json(*published));
-    for (const auto& entry : *published) {
-      const KeyReader score(entry, source_, "athanor.published.");
-      if (!entry.is_object()) reader.complain("published", "holds {}, a mapping is needed", describe_json(entry));
-      score.check_names({"model", "metric", "value", "shots", "source"});
-      if (!score.text("model") || !score.text("metric") || !score.number("value") || !score.text("source"))
-        reader.complain("published", "has an entry without model, metric, value or source");
-      config_.published.push_back({*score.text("model"), *score.text("metric"), *score.number("value"),
-                                   score.count("shots"), *score.text("source")});
-    }
+    config_.published = read_published(reader, source_);
   }
 
   void fill_keys() {
@@ -335,6 +342,13 @@ TaskGroup read_group_config(const Json& keys, const KeySource& source) {
       metadata && metadata->is_object() && metadata->contains("version")) {
     const auto& version = metadata->at("version");
     group.version = version.is_string() ? version.get<std::string>() : version.dump();
+  }
+  if (const auto* own = reader.find("athanor")) {
+    if (!own->is_object()) reader.complain("athanor", "is {}, a mapping is needed", describe_json(*own));
+    const KeyReader own_reader(*own, source, "athanor.");
+    own_reader.check_names({"chance", "published"});
+    group.chance = own_reader.number("chance");
+    group.published = read_published(own_reader, source);
   }
   const auto* metrics = reader.find("aggregate_metric_list");
   if (!metrics) return group;

@@ -62,7 +62,7 @@ struct TaskConfig {
 /// Where a mapping of keys comes from.
 struct KeySource {
   std::filesystem::path file;
-  std::map<std::string, std::pair<std::string, int>> lines;  ///< of each key: the file and the line
+  std::map<std::string, std::pair<std::string, int>> lines;  ///< file and line of each key
 
   /// "file:line: key" for messages; "file: key" if the line is not known.
   std::string place(const std::string& key) const;
@@ -78,8 +78,10 @@ struct TaskGroup {
     bool weight_by_size = true;
   };
   std::string name, alias, version;
-  std::vector<std::string> members;  ///< direct ones: tasks and groups, by name
-  std::vector<int64_t> leaves;       ///< indices of all tasks below it, in the TaskSet
+  std::optional<double> chance;           ///< athanor.chance
+  std::vector<PublishedScore> published;  ///< athanor.published
+  std::vector<std::string> members;       ///< direct ones: tasks and groups, by name
+  std::vector<int64_t> leaves;            ///< indices of all tasks below it, in the TaskSet
   std::vector<Metric> metrics;
 };
 

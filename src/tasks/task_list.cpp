@@ -34,6 +34,8 @@ TaskSummary summary_of_group(const TaskEntry& entry) {
   summary.name = group.name;
   summary.alias = group.alias;
   summary.is_group = true;
+  summary.chance = group.chance;
+  summary.published = group.published;
   summary.file = entry.source.file.string();
   for (const auto& metric : group.metrics) summary.metrics.push_back(metric.name);
   if (const auto members = entry.keys.find("task"); members != entry.keys.end() && members->is_array())
@@ -75,14 +77,10 @@ std::string format_task_list(const std::vector<TaskSummary>& tasks) {
   std::string out = fmt::format("{:<{}}  {:>6}  {:>5}  {:<{}}  {}\n", "task", name_width, "chance", "shots", "data",
                                 data_width, "metrics");
   for (const auto& task : tasks) {
-    if (task.is_group) {
-      out += fmt::format("{:<{}}  {:>6}  {:>5}  {:<{}}  {}\n", task.name, name_width, "", "", "", data_width,
-                         "group of " + join_first(task.members, 6));
-      continue;
-    }
     out += fmt::format("{:<{}}  {:>6}  {:>5}  {:<{}}  {}\n", task.name, name_width,
-                       task.chance ? fmt::format("{:.4g}", *task.chance) : "-", task.num_fewshot, task.data, data_width,
-                       join(task.metrics));
+                       task.chance ? fmt::format("{:.4g}", *task.chance) : "-",
+                       task.is_group ? "" : std::to_string(task.num_fewshot), task.data, data_width,
+                       task.is_group ? "group of " + join_first(task.members, 6) : join(task.metrics));
     for (const auto& score : task.published)
       out += fmt::format("{:<{}}    {} {} = {}{} ({})\n", "", name_width, score.model, score.metric, score.value,
                          score.shots ? fmt::format(", {} shots", *score.shots) : "", score.source);

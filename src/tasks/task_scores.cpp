@@ -77,7 +77,7 @@ struct TaskScores::State {
   Json directions() const;
 
   const TaskSet& tasks;
-  std::vector<std::vector<std::unique_ptr<MetricSum>>> sums;  // of each task, of each metric
+  std::vector<std::vector<std::unique_ptr<MetricSum>>> sums;  // one for each task and metric
   std::vector<int64_t> counts;                                // documents of each task
 };
 

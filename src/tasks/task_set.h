@@ -53,7 +53,7 @@ class TaskSet {
   std::unique_ptr<DocumentStream> documents() const;
 
   int64_t num_tasks() const;
-  int64_t num_documents() const;                    ///< of all tasks, with the limit
+  int64_t num_documents() const;                    ///< the sum over all tasks, with the limit
   int64_t num_documents(int64_t task) const;        ///< with the limit
   int64_t num_documents_there(int64_t task) const;  ///< without the limit
   const std::string& name(int64_t task) const;

@@ -12,8 +12,7 @@ namespace {
 using Node = Expression::Kind;
 
 // A template that makes more steps than this is a mistake: one for a document takes a few hundred.
-constexpr int64_t kMaxSteps = 4'000'000;
-constexpr size_t kMaxOutputBytes = size_t{1} << 26;
+constexpr int64_t kMaxSteps = 1'000'000;
 
 bool is_tojson(const Expression& expression) { return expression.kind == Node::kFilter && expression.name == "tojson"; }
 
@@ -34,12 +33,10 @@ void TemplateEvaluator::run(const Statements& statements, std::string& out) {
     count_step(statement.offset);
     try {
       run(statement, out);
+      check_text_size(out.size());
     } catch (const PythonError& error) {
       throw TemplateError(error.what(), statement.offset);
     }
-    if (out.size() > kMaxOutputBytes)
-      throw TemplateError(fmt::format("a text of more than {}", format_bytes(double{kMaxOutputBytes})),
-                          statement.offset);
   }
 }
 
@@ -162,7 +159,11 @@ Value TemplateEvaluator::look_up(const std::string& name) const {
 Value TemplateEvaluator::evaluate(const Expression& expression) {
   count_step(expression.offset);
   try {
-    return compute(expression);
+    Value value = compute(expression);
+    // Large values count as many steps.
+    if (value.is_text()) steps_ += static_cast<int64_t>(value.text().size()) / 64;
+    if (value.is_sequence()) steps_ += static_cast<int64_t>(value.sequence().items.size()) / 8;
+    return value;
   } catch (const PythonError& error) {
     throw TemplateError(error.what(), expression.offset);
   }
@@ -174,7 +175,10 @@ std::string TemplateEvaluator::print(const Expression& expression) {
   try {
     if (expression.kind == Node::kConcat) {
       std::string joined;
-      for (const auto& part : expression.parts) joined += print(*part);
+      for (const auto& part : expression.parts) {
+        joined += print(*part);
+        check_text_size(joined.size());
+      }
       return joined;
     }
     // Where no else is, Jinja prints nothing, whatever it does with other undefined values.
@@ -256,7 +260,10 @@ Value TemplateEvaluator::compute(const Expression& expression) {
     }
     case Node::kConcat: {
       std::string joined;
-      for (const auto& each : expression.parts) joined += print(*each);
+      for (const auto& each : expression.parts) {
+        joined += print(*each);
+        check_text_size(joined.size());
+      }
       return Value::of_text(std::move(joined));
     }
     case Node::kCompare: return Value::of_bool(compute_compare(expression));
@@ -303,7 +310,7 @@ Value TemplateEvaluator::compute_function(const std::string& name, const Argumen
     if (step == 0) throw PythonError("the step of range is 0");
     Items items;
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-      if (items.size() >= static_cast<size_t>(kMaxTemplateItems) / 16) throw PythonError("a range of too many numbers");
+      if (items.size() >= static_cast<size_t>(kMaxTemplateItems)) throw PythonError("a range of too many numbers");
       items.push_back(Value::of_int(i));
     }
     return Value::of_sequence(Sequence::Kind::kRange, std::move(items));

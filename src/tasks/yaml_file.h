@@ -12,7 +12,7 @@ namespace athanor::tasks {
 struct YamlDocument {
   /// Tags such as `!function utils.process_docs` are objects {"!function": "utils.process_docs"}.
   nlohmann::ordered_json value;
-  std::map<std::string, int> lines;  ///< of keys, by their path, such as "fewshot_config.sampler"; counted from 1
+  std::map<std::string, int> lines;  ///< line of each key, from 1, by the path of the key: "fewshot_config.sampler"
 };
 
 /// Returns the documents of a file, which `---` separates. An empty file has none.

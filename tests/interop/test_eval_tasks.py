@@ -38,7 +38,7 @@ def evaluate(**selection):
 
 def plain(value):
     """What json makes of tuples, and of numpy's numbers."""
-    return json.loads(json.dumps(value, default=lambda o: o.item() if hasattr(o, "item") else str(o)))
+    return json.loads(json.dumps(value, default=lambda o: o.tolist() if hasattr(o, "tolist") else str(o)))
 
 
 def close(ours, theirs):
@@ -146,7 +146,7 @@ def made_up(draw, count):
             "id": i, "question": sentence(draw), "context": sentence(draw, 5, 30), "options": texts, "choices": {"text": [*texts, "last"], "label": list("ABCDE")},
             "answerKey": draw.choice("ABCDE"), "label": draw.choice("abcd"), "premise": "The " + sentence(draw) + ".", "kind": draw.choice(["cause", "effect"]),
             "choice1": "The " + sentence(draw), "choice2": "A " + sentence(draw), "gold": draw.randrange(2), "golds": sorted(draw.sample(range(4), 2)),
-            "text": " " + sentence(draw, 20, 60) + "\n\nnext  paragraph", "number": draw.choice([1, 2.5, -3]), "empty": ""})
+            "text": " " + sentence(draw, 20, 60) + "\n\nnext  paragraph", "number": draw.choice([1.0, 2.5, -3e-7]), "empty": ""})
     return rows
 
 
@@ -198,7 +198,7 @@ def made_up_data(tmp_path_factory):
     return folder, splits
 
 
-@pytest.mark.parametrize("fewshot", [0, 2, 6])
+@pytest.mark.parametrize("fewshot", [0, 5])
 def test_made_up_tasks_give_the_requests_and_results_of_lm_eval(made_up_data, reference, fewshot):
     folder, splits = made_up_data
     tasks = {name: reference.task({"task": name, **keys}, splits) for name, keys in MADE_UP.items()}
@@ -258,7 +258,6 @@ def test_rows_of_parquet_are_those_of_json_lines(made_up_data, tmp_path):
     folder, splits = made_up_data
     (tmp_path / "rows").mkdir()
     for split, rows in splits.items():
-        rows = [{**row, "number": float(row["number"])} for row in rows]
         table = pyarrow.Table.from_pylist(rows)
         half = len(rows) // 2
         pyarrow.parquet.write_table(table[:half], tmp_path / "rows" / f"{split}-00000-of-00002.parquet", row_group_size=7)
