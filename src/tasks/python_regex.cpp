@@ -9,10 +9,13 @@
 #include <optional>
 #include <vector>
 
+#include "tasks/python_repr.h"
 #include "tasks/value.h"
 
 namespace athanor::tasks {
 namespace {
+
+constexpr uint32_t kMaxMatchSteps = 1'000'000;
 
 // Python's classes in the words of PCRE2; the first form is for inside of [...].
 constexpr std::string_view kSpaces =
@@ -235,11 +238,14 @@ std::string regex_replace(std::string_view text, std::string_view pattern, std::
   const Code code = compile(pattern);
   const Replacement replacement(by, code.get());
   const MatchData match(pcre2_match_data_create_from_pattern(code.get(), nullptr), &pcre2_match_data_free);
+  const std::unique_ptr<pcre2_match_context, decltype(&pcre2_match_context_free)> context(
+      pcre2_match_context_create(nullptr), &pcre2_match_context_free);
+  pcre2_set_match_limit(context.get(), kMaxMatchSteps);
   std::string out;
   size_t copied = 0, at = 0;
   uint32_t options = PCRE2_NO_UTF_CHECK;
   for (int64_t done = 0; count <= 0 || done < count;) {
-    const int groups = pcre2_match(code.get(), units(text), text.size(), at, options, match.get(), nullptr);
+    const int groups = pcre2_match(code.get(), units(text), text.size(), at, options, match.get(), context.get());
     if (groups == PCRE2_ERROR_NOMATCH) break;
     if (groups < 0)
       throw PythonError(fmt::format("the regular expression \"{}\" needs too many steps on this text", pattern));
@@ -248,6 +254,7 @@ std::string regex_replace(std::string_view text, std::string_view pattern, std::
       throw PythonError(fmt::format("the regular expression \"{}\" matches behind its place", pattern));
     out += text.substr(copied, bounds[0] - copied);
     replacement.append(out, text, bounds, static_cast<uint32_t>(groups));
+    check_text_size(out.size());
     copied = at = bounds[1];
     ++done;
     // As Python: what follows an empty match is no empty match at the same place.

@@ -43,23 +43,54 @@ std::string repr_of_text(std::string_view text) {
   return out + quote;
 }
 
-std::string repr_of_items(const Items& items, char open, char close, bool is_tuple) {
-  std::string out(1, open);
+// A list may hold the same list many times, so that its text is much larger than the values.
+void append_repr(std::string& out, const Value& value);
+
+void append_repr_of_items(std::string& out, const Items& items, char open, char close) {
+  out += open;
   for (size_t i = 0; i < items.size(); ++i) {
     if (i > 0) out += ", ";
-    out += python_repr(items[i]);
+    append_repr(out, items[i]);
   }
-  if (is_tuple && items.size() == 1) out += ',';
-  return out + close;
+  if (open == '(' && items.size() == 1) out += ',';
+  out += close;
 }
 
-std::string repr_of_dict(const Dict& dict) {
-  std::string out = "{";
+void append_repr_of_dict(std::string& out, const Dict& dict) {
+  out += '{';
+  bool first = true;
   for (const auto& [key, value] : dict.members) {
-    if (out.size() > 1) out += ", ";
-    out += python_repr(key) + ": " + python_repr(value);
+    if (!first) out += ", ";
+    append_repr(out, key);
+    out += ": ";
+    append_repr(out, value);
+    first = false;
   }
-  return out + "}";
+  out += '}';
+}
+
+void append_repr(std::string& out, const Value& value) {
+  value.defined();
+  check_text_size(out.size());
+  if (value.is_text()) {
+    out += repr_of_text(value.text());
+  } else if (value.is_none()) {
+    out += "None";
+  } else if (value.is_bool()) {
+    out += value.boolean() ? "True" : "False";
+  } else if (value.is_int()) {
+    out += std::to_string(value.integer());
+  } else if (value.is_float()) {
+    out += python_repr(value.number());
+  } else if (value.is_dict()) {
+    append_repr_of_dict(out, value.dict());
+  } else if (value.is_list()) {
+    append_repr_of_items(out, value.sequence().items, '[', ']');
+  } else if (value.is_sequence(Sequence::Kind::kTuple)) {
+    append_repr_of_items(out, value.sequence().items, '(', ')');
+  } else {
+    throw PythonError(fmt::format("a {} cannot be printed; turn it into a list or a text first", value.type_name()));
+  }
 }
 
 void append_json_text(std::string& out, std::string_view text, bool only_ascii) {
@@ -194,16 +225,13 @@ std::string python_repr(double number) {
 }
 
 std::string python_repr(const Value& value) {
-  value.defined();
-  if (value.is_text()) return repr_of_text(value.text());
-  if (value.is_none()) return "None";
-  if (value.is_bool()) return value.boolean() ? "True" : "False";
-  if (value.is_int()) return std::to_string(value.integer());
-  if (value.is_float()) return python_repr(value.number());
-  if (value.is_dict()) return repr_of_dict(value.dict());
-  if (value.is_list()) return repr_of_items(value.sequence().items, '[', ']', false);
-  if (value.is_sequence(Sequence::Kind::kTuple)) return repr_of_items(value.sequence().items, '(', ')', true);
-  throw PythonError(fmt::format("a {} cannot be printed; turn it into a list or a text first", value.type_name()));
+  std::string out;
+  append_repr(out, value);
+  return out;
+}
+
+void check_text_size(size_t bytes) {
+  if (bytes > kMaxTextBytes) throw PythonError(fmt::format("a text of more than {} bytes", kMaxTextBytes));
 }
 
 std::string python_str(const Value& value) { return value.is_text() ? value.text() : python_repr(value); }

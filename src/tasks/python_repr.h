@@ -17,6 +17,11 @@ std::string python_repr(const Value& value);
 /// repr(number): the shortest decimal number that rounds to it.
 std::string python_repr(double number);
 
+/// The longest text that a template may make: a mistake in it has to end.
+inline constexpr size_t kMaxTextBytes = size_t{1} << 25;
+/// Throws PythonError if a text would be longer.
+void check_text_size(size_t bytes);
+
 struct JsonStyle {
   int indent = -1;         ///< spaces; −1: one line
   bool only_ascii = true;  ///< other characters as \uXXXX

@@ -32,7 +32,7 @@ struct TaskDocument {
 
   std::vector<int64_t> gold;                             ///< right choices; one, or several if any of them counts
   std::vector<int64_t> choice_characters, choice_bytes;  ///< length of each choice in code points and in bytes
-  int64_t num_words = 0, num_bytes = 0;                  ///< of a rolling text
+  int64_t num_words = 0, num_bytes = 0;                  ///< size of a rolling text
   nlohmann::ordered_json row;     ///< the row with what process_docs added, for the lines of samples
   nlohmann::ordered_json target;  ///< what doc_to_target gave: a number, a string or a list
 };

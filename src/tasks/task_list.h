@@ -20,7 +20,7 @@ struct PublishedScore {
 struct TaskSummary {
   std::string name, alias;
   bool is_group = false;
-  std::vector<std::string> members;  ///< of a group: names of tasks and groups
+  std::vector<std::string> members;  ///< the tasks and groups in a group
   std::string output_type;           ///< "" for a group
   std::optional<double> chance;
   int64_t num_fewshot = 0;

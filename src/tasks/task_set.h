@@ -53,7 +53,7 @@ class TaskSet {
   std::unique_ptr<DocumentStream> documents() const;
 
   int64_t num_tasks() const;
-  int64_t num_documents() const;                    ///< of all tasks, with the limit
+  int64_t num_documents() const;                    ///< the sum over all tasks, with the limit
   int64_t num_documents(int64_t task) const;        ///< with the limit
   int64_t num_documents_there(int64_t task) const;  ///< without the limit
   const std::string& name(int64_t task) const;
@@ -61,6 +61,7 @@ class TaskSet {
   /// Returns the task's file as it counts: its keys, with what it includes and with the defaults.
   const TaskConfig& config(int64_t task) const;
   const std::vector<TaskGroup>& groups() const;  ///< in the order of lm_eval's results: a group, then its subgroups
+  std::vector<std::string> groups_from_below() const;  ///< their names, each after its subgroups
   int64_t num_fewshot(int64_t task) const;
   /// Returns the stride of a rolling task's windows in tokens; 0: lm_eval's disjoint windows.
   int64_t stride(int64_t task) const;

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "base/text.h"
 #include "tasks/python_text.h"
@@ -14,7 +15,8 @@ namespace athanor::tasks {
 struct Template::Compiled {
   std::string what, source;
   Statements statements;
-  ExpressionPtr single;  // the whole template, if it is one expression
+  ExpressionPtr single;                                       // the whole template, if it is one expression
+  std::optional<std::pair<std::string, std::string>> equals;  // name and text, if `single` is: name == 'text'
 
   // "task x: doc_to_text, line 2, character 14, at "{{ choices": ..."
   [[noreturn]] void complain(const TemplateError& error) const {
@@ -33,6 +35,14 @@ struct Template::Compiled {
 };
 
 namespace {
+
+std::optional<std::pair<std::string, std::string>> find_equality(const Expression& expression) {
+  using Node = Expression::Kind;
+  if (expression.kind != Node::kCompare || expression.operators != std::vector<std::string>{"=="}) return std::nullopt;
+  const auto &name = *expression.parts[0], &text = *expression.parts[1];
+  if (name.kind != Node::kName || text.kind != Node::kConstant || !text.constant.is_text()) return std::nullopt;
+  return std::pair(name.name, text.constant.text());
+}
 
 // Jinja reads \r\n and \r as ends of lines, and prints \n for them.
 std::string with_plain_newlines(std::string_view source) {
@@ -77,6 +87,7 @@ Template Template::compile_expression(std::string_view source, std::string what)
   try {
     compiled->single = parse_expression(compiled->source);
     check_names(*compiled->single);
+    compiled->equals = find_equality(*compiled->single);
   } catch (const TemplateError& error) {
     compiled->complain(error);
   }
@@ -107,6 +118,20 @@ Value Template::evaluate(const nlohmann::ordered_json& row) const {
     return value;
   } catch (const TemplateError& error) {
     compiled_->complain(error);
+  }
+}
+
+bool Template::holds(const nlohmann::ordered_json& row) const {
+  if (compiled_->equals) {  // `subject == 'anatomy'` is asked of every row of a file, for each of 57 tasks
+    const auto found = row.find(compiled_->equals->first);
+    if (found != row.end() && found->is_string())
+      return found->get_ref<const std::string&>() == compiled_->equals->second;
+  }
+  const Value value = evaluate(row);
+  try {
+    return truth(value);
+  } catch (const PythonError& error) {
+    compiled_->complain(TemplateError(error.what(), 0));
   }
 }
 

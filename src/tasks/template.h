@@ -28,6 +28,9 @@ class Template {
   /// Returns the value if the template is one {{ expression }} and nothing else, or an expression; else the text.
   Value evaluate(const nlohmann::ordered_json& row) const;
 
+  /// Returns bool(value) of the same. @throws DataError with line and character.
+  bool holds(const nlohmann::ordered_json& row) const;
+
   const std::string& what() const;
 
  private:

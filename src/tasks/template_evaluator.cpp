@@ -9,13 +9,12 @@
 namespace athanor::tasks {
 namespace {
 
-using Kind = Expression::Kind;
+using Node = Expression::Kind;
 
 // A template that makes more steps than this is a mistake: one for a document takes a few hundred.
-constexpr int64_t kMaxSteps = 4'000'000;
-constexpr size_t kMaxOutputBytes = size_t{1} << 26;
+constexpr int64_t kMaxSteps = 1'000'000;
 
-bool is_tojson(const Expression& expression) { return expression.kind == Kind::kFilter && expression.name == "tojson"; }
+bool is_tojson(const Expression& expression) { return expression.kind == Node::kFilter && expression.name == "tojson"; }
 
 std::string names_of(const nlohmann::ordered_json& row) {
   std::vector<std::string> names;
@@ -34,12 +33,10 @@ void TemplateEvaluator::run(const Statements& statements, std::string& out) {
     count_step(statement.offset);
     try {
       run(statement, out);
+      check_text_size(out.size());
     } catch (const PythonError& error) {
       throw TemplateError(error.what(), statement.offset);
     }
-    if (out.size() > kMaxOutputBytes)
-      throw TemplateError(fmt::format("a text of more than {}", format_bytes(double{kMaxOutputBytes})),
-                          statement.offset);
   }
 }
 
@@ -162,7 +159,11 @@ Value TemplateEvaluator::look_up(const std::string& name) const {
 Value TemplateEvaluator::evaluate(const Expression& expression) {
   count_step(expression.offset);
   try {
-    return compute(expression);
+    Value value = compute(expression);
+    // Large values count as many steps.
+    if (value.is_text()) steps_ += static_cast<int64_t>(value.text().size()) / 64;
+    if (value.is_sequence()) steps_ += static_cast<int64_t>(value.sequence().items.size()) / 8;
+    return value;
   } catch (const PythonError& error) {
     throw TemplateError(error.what(), expression.offset);
   }
@@ -172,13 +173,16 @@ Value TemplateEvaluator::evaluate(const Expression& expression) {
 std::string TemplateEvaluator::print(const Expression& expression) {
   count_step(expression.offset);
   try {
-    if (expression.kind == Kind::kConcat) {
+    if (expression.kind == Node::kConcat) {
       std::string joined;
-      for (const auto& part : expression.parts) joined += print(*part);
+      for (const auto& part : expression.parts) {
+        joined += print(*part);
+        check_text_size(joined.size());
+      }
       return joined;
     }
     // Where no else is, Jinja prints nothing, whatever it does with other undefined values.
-    if (expression.kind == Kind::kCondition && !expression.parts[2] && !truth(evaluate(*expression.parts[0])))
+    if (expression.kind == Node::kCondition && !expression.parts[2] && !truth(evaluate(*expression.parts[0])))
       return "";
     if (is_tojson(expression)) {
       const Value value = evaluate(*expression.parts[0]);
@@ -203,16 +207,16 @@ Arguments TemplateEvaluator::evaluate_arguments(const Expression& expression, st
 Value TemplateEvaluator::compute(const Expression& expression) {
   const auto part = [&](size_t i) { return evaluate(*expression.parts[i]); };
   switch (expression.kind) {
-    case Kind::kConstant: return expression.constant;
-    case Kind::kName: return look_up(expression.name);
-    case Kind::kList:
-    case Kind::kTuple: {
+    case Node::kConstant: return expression.constant;
+    case Node::kName: return look_up(expression.name);
+    case Node::kList:
+    case Node::kTuple: {
       Items items;
       for (size_t i = 0; i < expression.parts.size(); ++i) items.push_back(part(i));
-      return Value::of_sequence(expression.kind == Kind::kList ? Sequence::Kind::kList : Sequence::Kind::kTuple,
+      return Value::of_sequence(expression.kind == Node::kList ? Sequence::Kind::kList : Sequence::Kind::kTuple,
                                 std::move(items));
     }
-    case Kind::kDict: {
+    case Node::kDict: {
       Dict dict;
       for (size_t i = 0; i < expression.parts.size(); i += 2) {
         Value key = part(i).defined();
@@ -220,12 +224,12 @@ Value TemplateEvaluator::compute(const Expression& expression) {
       }
       return Value::of_dict(std::move(dict));
     }
-    case Kind::kAttribute: return get_attribute(part(0), expression.name);
-    case Kind::kItem: {
+    case Node::kAttribute: return get_attribute(part(0), expression.name);
+    case Node::kItem: {
       const Value object = part(0);
       return get_item(object, part(1));
     }
-    case Kind::kSlice: {
+    case Node::kSlice: {
       const Value object = part(0);
       Value bounds[3];
       const Value* given[3] = {};
@@ -236,39 +240,42 @@ Value TemplateEvaluator::compute(const Expression& expression) {
       }
       return get_slice(object, given[0], given[1], given[2]);
     }
-    case Kind::kCall: return compute_call(expression);
-    case Kind::kFilter: {
+    case Node::kCall: return compute_call(expression);
+    case Node::kFilter: {
       if (is_tojson(expression)) throw PythonError("this form of tojson is only printed, or joined by ~");
       const Value value = part(0);
       return apply_filter(expression.name, value, evaluate_arguments(expression, "the filter " + expression.name));
     }
-    case Kind::kTest: {
+    case Node::kTest: {
       const Value value = part(0);
       return Value::of_bool(
           apply_test(expression.name, value, evaluate_arguments(expression, "the test " + expression.name)));
     }
-    case Kind::kNegative: return negate(part(0));
-    case Kind::kPositive: return positive(part(0));
-    case Kind::kNot: return Value::of_bool(!truth(part(0)));
-    case Kind::kBinary: {
+    case Node::kNegative: return negate(part(0));
+    case Node::kPositive: return positive(part(0));
+    case Node::kNot: return Value::of_bool(!truth(part(0)));
+    case Node::kBinary: {
       const Value left = part(0);
       return binary_operation(expression.name, left, part(1));
     }
-    case Kind::kConcat: {
+    case Node::kConcat: {
       std::string joined;
-      for (const auto& each : expression.parts) joined += print(*each);
+      for (const auto& each : expression.parts) {
+        joined += print(*each);
+        check_text_size(joined.size());
+      }
       return Value::of_text(std::move(joined));
     }
-    case Kind::kCompare: return Value::of_bool(compute_compare(expression));
-    case Kind::kAnd: {
+    case Node::kCompare: return Value::of_bool(compute_compare(expression));
+    case Node::kAnd: {
       Value left = part(0);
       return truth(left) ? part(1) : left;
     }
-    case Kind::kOr: {
+    case Node::kOr: {
       Value left = part(0);
       return truth(left) ? left : part(1);
     }
-    case Kind::kCondition:
+    case Node::kCondition:
       if (truth(part(0))) return part(1);
       return expression.parts[2] ? part(2) : Value::undefined("the condition is false, and there is no else");
   }
@@ -287,9 +294,9 @@ bool TemplateEvaluator::compute_compare(const Expression& expression) {
 
 Value TemplateEvaluator::compute_call(const Expression& expression) {
   const Expression& callee = *expression.parts[0];
-  if (callee.kind == Kind::kName && !is_shadowed(callee.name))
+  if (callee.kind == Node::kName && !is_shadowed(callee.name))
     return compute_function(callee.name, evaluate_arguments(expression, callee.name));
-  if (callee.kind != Kind::kAttribute) throw PythonError("only methods and functions can be called");
+  if (callee.kind != Node::kAttribute) throw PythonError("only methods and functions can be called");
   const Value object = evaluate(*callee.parts[0]);
   return call_method(object, callee.name, evaluate_arguments(expression, callee.name));
 }
@@ -303,7 +310,7 @@ Value TemplateEvaluator::compute_function(const std::string& name, const Argumen
     if (step == 0) throw PythonError("the step of range is 0");
     Items items;
     for (int64_t i = begin; step > 0 ? i < end : i > end; i += step) {
-      if (items.size() >= static_cast<size_t>(kMaxTemplateItems) / 16) throw PythonError("a range of too many numbers");
+      if (items.size() >= static_cast<size_t>(kMaxTemplateItems)) throw PythonError("a range of too many numbers");
       items.push_back(Value::of_int(i));
     }
     return Value::of_sequence(Sequence::Kind::kRange, std::move(items));
@@ -326,8 +333,8 @@ Value TemplateEvaluator::compute_function(const std::string& name, const Argumen
 
 void check_names(const Expression& expression) {
   try {
-    if (expression.kind == Kind::kFilter) check_filter_name(expression.name);
-    if (expression.kind == Kind::kTest) check_test_name(expression.name);
+    if (expression.kind == Node::kFilter) check_filter_name(expression.name);
+    if (expression.kind == Node::kTest) check_test_name(expression.name);
   } catch (const PythonError& error) {
     throw TemplateError(error.what(), expression.offset);
   }

@@ -109,6 +109,7 @@ Value join_filter(const Value& value, const Arguments& arguments) {
   for (const auto& item : members_of(value, arguments.find(1, "attribute"))) {
     if (!first) out += separator;
     out += python_str(item);
+    check_text_size(out.size());
     first = false;
   }
   return text_of(std::move(out));
@@ -283,6 +284,7 @@ Value tojson_filter(const Value& value, const Arguments& arguments) {
   arguments.check(0, 1, {"indent"});
   std::string out;
   const JsonStyle style{static_cast<int>(std::clamp<int64_t>(arguments.int_or(0, "indent", -1), -1, 16)), true, true};
+  python_repr(value);  // throws if the text would be too long
   for (const char c : python_json(to_json(value), style)) {
     if (c == '<' || c == '>' || c == '&' || c == '\'') {
       out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
@@ -326,8 +328,9 @@ const std::map<std::string, Filter>& filters() {
       {"replace",
        [](const V& value, const A& a) {
          a.check(2, 3, {"old", "new", "count"});
-         return text_of(replace_text(python_str(value), a.text_or(0, "old", ""), a.text_or(1, "new", ""),
-                                     a.int_or(2, "count", -1)));
+         const std::string text = python_str(value), old = a.text_or(0, "old", ""), by = a.text_or(1, "new", "");
+         check_text_size((text.size() + 1) * std::max<size_t>(by.size(), 1) / std::max<size_t>(old.size(), 1));
+         return text_of(replace_text(text, old, by, a.int_or(2, "count", -1)));
        }},
       {"regex_replace",
        [](const V& value, const A& a) {

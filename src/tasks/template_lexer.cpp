@@ -13,7 +13,7 @@
 namespace athanor::tasks {
 namespace {
 
-using Kind = Token::Kind;
+using TokenKind = Token::Kind;
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
@@ -56,28 +56,28 @@ class Lexer {
       if (kind == '#') {
         skip_comment(tag);
       } else if (kind == '{') {
-        cut_tag(tag, Kind::kOutputBegin, Kind::kOutputEnd, "}}");
+        cut_tag(tag, TokenKind::kOutputBegin, TokenKind::kOutputEnd, "}}");
       } else if (!cut_raw(tag)) {
-        cut_tag(tag, Kind::kBlockBegin, Kind::kBlockEnd, "%}");
+        cut_tag(tag, TokenKind::kBlockBegin, TokenKind::kBlockEnd, "%}");
       }
     }
-    add(Kind::kEnd, source_.size());
+    add(TokenKind::kEnd, source_.size());
     return std::move(tokens_);
   }
 
   std::vector<Token> cut_alone() {
     while (skip_spaces(), at_ < source_.size()) cut_token();
     if (!open_.empty()) fail_at(source_.size(), fmt::format("the \"{}\" has no end", open_.back()));
-    add(Kind::kEnd, source_.size());
+    add(TokenKind::kEnd, source_.size());
     return std::move(tokens_);
   }
 
  private:
   [[noreturn]] void fail_at(size_t offset, const std::string& what) const { throw TemplateError(what, offset); }
 
-  void add(Kind kind, size_t offset, std::string text = {}) { tokens_.push_back({kind, offset, std::move(text)}); }
+  void add(TokenKind kind, size_t offset, std::string text = {}) { tokens_.push_back({kind, offset, std::move(text)}); }
   void add_text(size_t offset, std::string_view text) {
-    if (!text.empty()) add(Kind::kText, offset, std::string(text));
+    if (!text.empty()) add(TokenKind::kText, offset, std::string(text));
   }
 
   size_t find_tag() const {
@@ -148,13 +148,13 @@ class Lexer {
 
   void skip_spaces() { skip_all_spaces(); }
 
-  void cut_tag(size_t tag, Kind begin, Kind end, std::string_view closing) {
+  void cut_tag(size_t tag, TokenKind begin, TokenKind end, std::string_view closing) {
     add(begin, tag);
     open_.clear();
     while (true) {
       skip_spaces();
       if (at_ >= source_.size()) fail_at(tag, fmt::format("the tag has no end; \"{}\" is missing", closing));
-      const bool signed_end = (source_[at_] == '-' || (source_[at_] == '+' && end == Kind::kBlockEnd)) &&
+      const bool signed_end = (source_[at_] == '-' || (source_[at_] == '+' && end == TokenKind::kBlockEnd)) &&
                               source_.substr(at_ + 1).starts_with(closing);
       if (open_.empty() && (signed_end || here(closing))) {
         const bool strips = signed_end && source_[at_] == '-';
@@ -176,12 +176,12 @@ class Lexer {
     if (in_name(take_character(source_, next), true)) {
       while (at_ = next, next < source_.size() && in_name(take_character(source_, next), false)) {
       }
-      return add(Kind::kName, begin, std::string(source_.substr(begin, at_ - begin)));
+      return add(TokenKind::kName, begin, std::string(source_.substr(begin, at_ - begin)));
     }
     for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
       if (here(two)) {
         at_ += 2;
-        return add(Kind::kOperator, begin, std::string(two));
+        return add(TokenKind::kOperator, begin, std::string(two));
       }
     }
     if (std::string_view("+-/*%~[](){}><=.:|,").find(c) == std::string_view::npos)
@@ -189,7 +189,7 @@ class Lexer {
               fmt::format("the character \"{}\" has no meaning here", printable(characters(source_.substr(at_))[0])));
     balance(c);
     ++at_;
-    add(Kind::kOperator, begin, std::string(1, c));
+    add(TokenKind::kOperator, begin, std::string(1, c));
   }
 
   void balance(char c) {
@@ -233,7 +233,7 @@ class Lexer {
       fail_at(begin, "this form has only decimal numbers, with a space behind them");
     if (!is_float && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos)
       fail_at(begin, fmt::format("the number {} begins with 0", text));
-    add(is_float ? Kind::kFloat : Kind::kInteger, begin, std::string(text));
+    add(is_float ? TokenKind::kFloat : TokenKind::kInteger, begin, std::string(text));
   }
 
   void cut_string() {
@@ -242,7 +242,7 @@ class Lexer {
     while (at_ < source_.size() && source_[at_] != quote) at_ += source_[at_] == '\\' ? 2 : 1;
     if (at_ >= source_.size()) fail_at(begin, "the string has no end");
     try {
-      add(Kind::kString, begin, replace_escapes(source_.substr(begin + 1, at_ - begin - 1)));
+      add(TokenKind::kString, begin, replace_escapes(source_.substr(begin + 1, at_ - begin - 1)));
     } catch (const PythonError& error) {
       fail_at(begin, error.what());
     }

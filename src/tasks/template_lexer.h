@@ -23,7 +23,7 @@ struct Token {
   };
   Kind kind;
   size_t offset = 0;
-  std::string text = {};  ///< of strings: with their escapes replaced; of numbers: as written
+  std::string text = {};  ///< strings have their escapes replaced; numbers are as written
 };
 
 /// Ends with a token kEnd. @throws TemplateError.

@@ -100,6 +100,7 @@ Value join_method(const std::string& text, const Arguments& arguments) {
     if (!item.defined().is_text()) throw PythonError(fmt::format("join found a {} among its texts", item.type_name()));
     if (!first) out += text;
     out += item.text();
+    check_text_size(out.size());
     first = false;
   }
   return Value::of_text(std::move(out));
@@ -145,6 +146,7 @@ Value format_method(const std::string& text, const Arguments& arguments) {
       const Value* value = arguments.find(position, is_number ? "" : name);
       if (!value) throw PythonError(fmt::format("format has no value for {{{}}}", name));
       out += python_str(*value);
+      check_text_size(out.size());
       at = end;
     }
   }
@@ -189,6 +191,8 @@ const std::map<std::string, TextMethod>& text_methods() {
       {"replace",
        [](const S& t, const A& a) {
          a.check(2, 3);
+         check_text_size((t.size() + 1) * std::max<size_t>(a.text(1).size(), 1) /
+                         std::max<size_t>(a.text(0).size(), 1));
          return Value::of_text(replace_text(t, a.text(0), a.text(1), a.int_or(2, "", -1)));
        }},
       {"removeprefix",

@@ -111,7 +111,8 @@ Value number_operation(std::string_view name, const Value& left, const Value& ri
 Value repeat(const Value& value, int64_t times) {
   times = std::max<int64_t>(times, 0);
   const auto size = value.is_text() ? static_cast<int64_t>(value.text().size()) : length(value);
-  if (size > 0 && times > kMaxTemplateItems / size) throw PythonError("the result of * is too long");
+  const auto most = value.is_text() ? static_cast<int64_t>(kMaxTextBytes) : kMaxTemplateItems;
+  if (size > 0 && times > most / size) throw PythonError("the result of * is too long");
   if (value.is_text()) {
     std::string text;
     for (; times > 0; --times) text += value.text();
@@ -296,6 +297,7 @@ std::string percent_format(std::string_view format, const Items& arguments) {
     if (flags.size() > 8) throw PythonError("this form has no % format that is this wide");
     if (next >= arguments.size()) throw PythonError("a % format has too few values");
     const Value& value = arguments[next++].defined();
+    check_text_size(out.size());
     char buffer[1200];
     if ((kind == 's' || kind == 'r') && flags == "%") {
       out += kind == 's' ? python_str(value) : python_repr(value);

@@ -26,7 +26,7 @@ Value get_slice(const Value& object, const Value* begin, const Value* end, const
 /// format % arguments, for %s %d %i %f %e %g %x %c %r and %%.
 std::string percent_format(std::string_view format, const Items& arguments);
 
-/// The largest text or list that a template may make: a template is a few lines, and a mistake in it has to end.
-inline constexpr int64_t kMaxTemplateItems = int64_t{1} << 24;
+/// The longest list that a template may make.
+inline constexpr int64_t kMaxTemplateItems = int64_t{1} << 20;
 
 }  // namespace athanor::tasks

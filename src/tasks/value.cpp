@@ -161,6 +161,7 @@ bool equal(const Value& left, const Value& right) {
   if (left.is_dict() && right.is_dict()) return equal_dicts(left.dict(), right.dict());
   if (left.is_sequence() && right.is_sequence()) {
     const auto kind = left.sequence().kind;
+    if (&left.sequence() == &right.sequence()) return true;  // Python looks at the identity first, too
     if (kind != right.sequence().kind) return false;
     if (kind == Sequence::Kind::kView || kind == Sequence::Kind::kIterator)
       throw PythonError(fmt::format("this form does not compare a {}; turn it into a list first", left.type_name()));

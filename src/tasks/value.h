@@ -33,7 +33,7 @@ struct Sequence {
   enum class Kind { kList, kTuple, kRange, kView, kIterator };
   Kind kind;
   Items items;
-  mutable bool consumed = false;  ///< of an iterator: it was read
+  mutable bool consumed = false;  ///< true if it is an iterator that was read
 };
 
 /// A dictionary in the order of insertion.

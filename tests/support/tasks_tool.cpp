@@ -3,6 +3,11 @@
 //   tasks_tool render      for each line {"template", "row"} of standard input: {"text"} or {"error"}
 //   tasks_tool literal     for each line {"text"}: {"repr"} of what ast.literal_eval gives, null if it raises, or
 //   {"error"} tasks_tool sample      for each line {"seed", "calls": [[n, k], ...]}: the positions that each call takes
+//   tasks_tool documents   for the one line {"names", "include", "data", "fewshot", "limit", "seed"}: each document of
+//   the
+//                          selection; with "answers" (one list [log-likelihood, greedy, tokens] for each request, in
+//                          order) their lines of samples, and the results behind them; or {"error"}
+//   tasks_tool list        for each line {"include"}: what tasks there are
 //   tasks_tool regex       for each line {"text", "pattern", "by", "count"}: {"text"} or {"error"}
 
 #include <cstdio>
@@ -15,6 +20,9 @@
 #include "tasks/python_random.h"
 #include "tasks/python_regex.h"
 #include "tasks/python_repr.h"
+#include "tasks/task_list.h"
+#include "tasks/task_scores.h"
+#include "tasks/task_set.h"
 #include "tasks/template.h"
 
 namespace athanor::tasks {
@@ -45,6 +53,55 @@ Json regex(const Json& line) {
   return {{"text", regex_replace(text("text"), text("pattern"), text("by"), line.at("count").get<int64_t>())}};
 }
 
+TaskSelection selection_of(const Json& line) {
+  TaskSelection selection;
+  selection.names = line.at("names").get<std::vector<std::string>>();
+  for (const auto& folder : line.value("include", Json::array()))
+    selection.include_paths.emplace_back(folder.get<std::string>());
+  selection.data = line.at("data").get<std::string>();
+  if (line.contains("fewshot")) selection.num_fewshot = line["fewshot"].get<int64_t>();
+  selection.limit = line.value("limit", 0.0);
+  selection.fewshot_seed = line.value("seed", uint64_t{1234});
+  return selection;
+}
+
+Json show(const TaskSet& set, const TaskDocument& document) {
+  Json shown{{"task", set.name(document.task)},
+             {"doc_id", document.doc_id},
+             {"gold", document.gold},
+             {"requests", Json::array()}};
+  for (const auto& request : document.requests)
+    shown["requests"].push_back({request.context, request.continuation, request.rolling});
+  return shown;
+}
+
+Json documents(const Json& line) {
+  const auto set = TaskSet::load(selection_of(line));
+  TaskScores scores(set);
+  Json all{{"num_documents", set.num_documents()}, {"documents", Json::array()}, {"samples", Json::array()}};
+  size_t next = 0;
+  TaskDocument document;
+  for (const auto stream = set.documents(); stream->next(document);) {
+    all["documents"].push_back(show(set, document));
+    if (!line.contains("answers")) continue;
+    std::vector<Answer> answers;
+    for (size_t i = 0; i < document.requests.size(); ++i) {
+      const auto& answer = line["answers"].at(next++);
+      answers.push_back({answer[0].get<double>(), answer[1].get<bool>(), answer[2].get<int64_t>()});
+    }
+    scores.add(document, answers);
+    all["samples"].push_back(scores.sample(document, answers));
+  }
+  if (line.contains("answers")) all["results"] = scores.results();
+  return all;
+}
+
+Json list(const Json& line) {
+  std::vector<std::filesystem::path> folders;
+  for (const auto& folder : line.at("include")) folders.emplace_back(folder.get<std::string>());
+  return {{"text", format_task_list(list_tasks(folders))}};
+}
+
 int answer_lines(Json (*answer)(const Json&)) {
   for (std::string line; std::getline(std::cin, line);) {
     Json result;
@@ -63,6 +120,8 @@ int run(const std::string& command) {
   if (command == "literal") return answer_lines(literal);
   if (command == "sample") return answer_lines(sample);
   if (command == "regex") return answer_lines(regex);
+  if (command == "documents") return answer_lines(documents);
+  if (command == "list") return answer_lines(list);
   std::fprintf(stderr, "tasks_tool: unknown command %s\n", command.c_str());
   return 2;
 }
