@@ -32,9 +32,15 @@ void add_smoke_command(CLI::App& app) {
                    "Only this tensor, with its values, as MODEL:STEP:PHASE:NAME, such as "
                    "dense:3:forward.0:model.layers.1.mlp; trains no further than that")
       ->needs(trace);
-  auto* against = command->add_option("--against", arguments->against,
-                                      "The program of another build, or its folder: name the first step and tensor "
-                                      "in which the two differ, and by how much (code 1), or that none does");
+  auto* against = command
+                      ->add_option("--against", arguments->against,
+                                   "The program of another build, or its folder: name the first step and tensor "
+                                   "in which the two differ, and by how much (code 1), or that none does")
+                      ->check(CLI::Validator(
+                          [](const std::string& text) {
+                            return text.empty() ? "expected the program of another build, or its folder, got none" : "";
+                          },
+                          ""));
   for (const char* other : {"--golden-dir", "--update", "--trace", "--trace-tensor"})
     against->excludes(command->get_option(other));
   command

@@ -104,7 +104,7 @@ std::vector<std::string> differing_facts(const SmokeTrace& here, const SmokeTrac
   for (const auto& [name, value] : here.facts) {
     const auto other = theirs.find(name);
     const std::string its = other == theirs.end() ? "unknown" : other->second;
-    if (its != value) lines.push_back(fmt::format("{}: {} here, {} there", name, value, printable(its)));
+    if (its != value) lines.push_back(fmt::format("{}: {} here, {} there", name, value, its));
   }
   add_model_facts(here, there, lines);
   return lines;

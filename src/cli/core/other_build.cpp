@@ -16,8 +16,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Far above what a build writes (a trace has two megabytes), and far below a disk: a program that is no build may print
-// without end.
+// Far above what a build writes (a trace has about a megabyte), and far below a disk: a program that is no build may
+// print without end.
 constexpr uintmax_t kMostBytes = uintmax_t{256} << 20;
 
 class OtherFolder {

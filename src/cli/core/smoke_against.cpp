@@ -30,7 +30,7 @@ std::string compare_values(const OtherBuild& other, at::Device device, const std
   const TracedTensor &mine = here.models.front().tensors.front(), &its = there.models.front().tensors.front();
   // A build whose second run differs from its first would make any comparison a matter of chance.
   if (mine != *difference.here) return fmt::format("a second run here has other bits ({})", mine.hash);
-  if (its != *difference.there) return fmt::format("a second run there has other bits ({})", printable(its.hash));
+  if (its != *difference.there) return fmt::format("a second run there has other bits ({})", its.hash);
   ATHANOR_CHECK_DATA(there.values.size() == here.values.size(), "--against {}: it wrote {} values of {}, not {}",
                      other.path(), there.values.size(), place.text(), here.values.size());
   return describe_values(mine, here.values, there.values);
@@ -38,7 +38,7 @@ std::string compare_values(const OtherBuild& other, at::Device device, const std
 
 int compare_traces(const OtherBuild& other, at::Device device) {
   const SmokeTrace there = other.trace(), here = own_trace(device);
-  for (const auto& line : differing_facts(here, there)) fmt::print("{}\n", line);
+  for (const auto& line : differing_facts(here, there)) fmt::print("{}\n", printable(line));
   size_t compared = 0, differing = 0;
   std::vector<std::string> names;
   for (const TracedModel& model : here.models) {
@@ -50,7 +50,7 @@ int compare_traces(const OtherBuild& other, at::Device device) {
     if (!difference) continue;
     ++differing;
     const std::string values = compare_values(other, device, model.name, *difference);
-    fmt::print("{}\n{}\n", describe_difference(model.name, *difference, values),
+    fmt::print("{}\n{}\n", printable(describe_difference(model.name, *difference, values)),
                meaning_of_difference(model.name, *difference));
   }
   ATHANOR_CHECK_DATA(!names.empty(),
@@ -59,7 +59,7 @@ int compare_traces(const OtherBuild& other, at::Device device) {
                      other.path());
   if (differing == 0)
     fmt::print("all {} tensors of {} have the same bits in {}\n", format_thousands(static_cast<double>(compared)),
-               join(names, " and "), other.path());
+               join(names), other.path());
   return differing == 0 ? 0 : 1;
 }
 
@@ -89,7 +89,7 @@ int compare_numbers(const OtherBuild& other, at::Device device) {
                      "path of another build's athanor",
                      other.path());
   if (differing == 0)
-    fmt::print("every loss and gradient norm of {} has the same bits in {}\n", join(names, " and "), other.path());
+    fmt::print("every loss and gradient norm of {} has the same bits in {}\n", join(names), other.path());
   return differing == 0 ? 0 : 1;
 }
 
