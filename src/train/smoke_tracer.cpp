@@ -99,7 +99,6 @@ void SmokeTracer::add_watched() {
 void SmokeTracer::begin_model(const std::string& name, TrainState& state) {
   state.observers.add(watcher_);
   trace_.models.push_back({name, {}});
-  met_models_.push_back(name);
   step_ = 0;
   for (const auto& parameter : parameter_names(state))
     add("initial", parameter, state.model.parameters.master_copy(parameter));
@@ -140,11 +139,11 @@ void SmokeTracer::add_update(const TrainState& state, const StepReport& report) 
 
 SmokeTrace SmokeTracer::take(at::Device device) {
   if (only_) {
-    ATHANOR_CHECK(!met_models_.empty(),
-                  "--trace-tensor {}: there is no model {} here; `athanor smoke --trace FILE` lists all", only_->text(),
-                  printable(only_->model));
-    ATHANOR_CHECK(!met_.empty(), "--trace-tensor {}: there is no step {}; the models train for a few dozen steps",
-                  only_->text(), only_->step);
+    ATHANOR_CHECK(std::ranges::count(models_, only_->model),
+                  "--trace-tensor {}: there is no model {} here{}; `athanor smoke --trace FILE` lists all",
+                  printable(only_->text()), printable(only_->model), did_you_mean(only_->model, models_));
+    ATHANOR_CHECK(!met_.empty(), "--trace-tensor {}: there is no step {}; expected one from 0 to {}",
+                  printable(only_->text()), only_->step, last_step_);
     const std::string wanted = only_->phase + ":" + only_->name;
     ATHANOR_CHECK(trace_.num_tensors() == 1,
                   "--trace-tensor {}: step {} has no such tensor{}; `athanor smoke --trace FILE` lists all",

@@ -20,7 +20,10 @@ class SmokeTracer {
   ~SmokeTracer();
 
   /// Returns false if no tensor of this model is asked for.
-  bool wants(const std::string& model) const { return !only_ || only_->model == model; }
+  bool wants(const std::string& model) {
+    models_.push_back(model);
+    return !only_ || only_->model == model;
+  }
   /// Returns true once further steps of the model would add nothing.
   bool has_all() const { return only_ && last_step_ >= only_->step; }
 
@@ -44,9 +47,9 @@ class SmokeTracer {
   std::shared_ptr<Watcher> watcher_;
   SmokeTrace trace_;
   int64_t step_ = 0, last_step_ = -1;
-  size_t before_gradients_ = 0;          // where the loss belongs among the model's tensors
-  std::vector<std::string> met_;         // "PHASE:NAME" of the only tensor's model and step
-  std::vector<std::string> met_models_;  // names of all models that were trained
+  size_t before_gradients_ = 0;      // where the loss belongs among the model's tensors
+  std::vector<std::string> met_;     // "PHASE:NAME" of the only tensor's model and step
+  std::vector<std::string> models_;  // those that wants was asked about
 };
 
 }  // namespace athanor

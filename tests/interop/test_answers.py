@@ -53,7 +53,7 @@ WRONG = {  # name of the case → value
     "absolute folder": {"not absolute": "empty"},
     "log": {"missing": "nowhere.log", "a folder": "empty", "an empty file": "empty.jsonl"},
     "signatures": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt", "of another kind": "run.toml"},
-    "traced tensor": {"incomplete": "dense:1", "of no model": "nonsense:1:loss:sum", "misspelled": "dense:0:initial:model.nrom.weight"},
+    "traced tensor": {"incomplete": "dense:1", "of no model": "nonsense:1:loss:sum", "misspelled": "dense:0:initial:lm_head.wieght"},
     "program": {"missing": "nowhere", "a folder": "./empty", "a text": "./notes.txt"},
     ANY: {},
 }
