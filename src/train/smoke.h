@@ -32,8 +32,8 @@ bool on_widening_path();
 /// (expected_first_loss), that the first entropy of the routers is near ln(experts), that every parameter (and expert)
 /// receives a gradient and moves, and that the loss falls. On a device each model is trained in both types, and its
 /// first ten steps a second time, which must have the same bits.
-/// @param tracer  records the tensors; null: nothing does. If it wants a single tensor, only the steps up to that one
-///                are taken, and nothing is checked.
+/// @param tracer  records the tensors; null: nothing does. A model takes no further step once it has all that is
+///                asked for; nothing is checked then.
 std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);
 
 /// Returns the name of the kind of machine. The bits of the results depend on the path of matrix products and on the

@@ -167,6 +167,15 @@ TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
   EXPECT_EQ(parse_trace(text_of(trace), "t").models[1].tensors, trace.models[1].tensors);
 }
 
+TEST(SmokeTracer, AModelTakesNoStepAfterTheOneThatIsEnough) {
+  SmokeTracer tracer;
+  tracer.stop_when([](const TracedModel& model) { return model.name != "dense" || model.tensors.back().step == 2; });
+  const auto runs = run_smoke(at::kCPU, &tracer);
+  EXPECT_EQ(runs[0].steps.size(), 2u);
+  EXPECT_EQ(runs[1].steps.size(), 1u);
+  EXPECT_EQ(tracer.take(at::kCPU).models[1].tensors.back().step, 1);
+}
+
 TEST(SmokeTracer, ASingleTensorHasTheHashThatItHasInTheWholeTrace) {
   const SmokeTrace whole = traced();
   for (const char* text : {"dense:0:initial:lm_head.weight", "dense:2:forward.1:model.layers.1.mlp",

@@ -100,6 +100,7 @@ void SmokeTracer::begin_model(const std::string& name, TrainState& state) {
   state.observers.add(watcher_);
   trace_.models.push_back({name, {}});
   step_ = 0;
+  has_enough_ = false;
   for (const auto& parameter : parameter_names(state))
     add("initial", parameter, state.model.parameters.master_copy(parameter));
   last_step_ = 0;
@@ -135,6 +136,7 @@ void SmokeTracer::add_update(const TrainState& state, const StepReport& report) 
   add("norm", "gradients", number(report.grad_norm));
   for (const auto& name : parameter_names(state)) add("update", name, state.model.parameters.master_copy(name));
   last_step_ = step_;
+  has_enough_ = is_enough_ && is_enough_(trace_.models.back());
 }
 
 SmokeTrace SmokeTracer::take(at::Device device) {

@@ -2,6 +2,7 @@
 // Records the trace of `athanor smoke` (train/smoke_trace.h) while its models train. It reads tensors and changes no
 // bits.
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,8 +25,10 @@ class SmokeTracer {
     models_.push_back(model);
     return !only_ || only_->model == model;
   }
-  /// Returns true once further steps of the model would add nothing.
-  bool has_all() const { return only_ && last_step_ >= only_->step; }
+  /// `is_enough` is asked about what a model's trace has after each step; true: no further step of it is needed.
+  void stop_when(std::function<bool(const TracedModel& model)> is_enough) { is_enough_ = std::move(is_enough); }
+  /// Returns true once further steps of the model would add nothing that is asked for.
+  bool has_all() const { return has_enough_ || (only_ && last_step_ >= only_->step); }
 
   /// To be called in this order for each model: once, and then for each step. begin_model adds an observer to the
   /// state, records the parameters, and must be called before the first step.
@@ -45,7 +48,9 @@ class SmokeTracer {
 
   std::optional<TracedPlace> only_;
   std::shared_ptr<Watcher> watcher_;
+  std::function<bool(const TracedModel&)> is_enough_;
   SmokeTrace trace_;
+  bool has_enough_ = false;
   int64_t step_ = 0, last_step_ = -1;
   size_t before_gradients_ = 0;      // where the loss belongs among the model's tensors
   std::vector<std::string> met_;     // "PHASE:NAME" of the only tensor's model and step

@@ -15,8 +15,24 @@
 namespace athanor {
 namespace {
 
-SmokeTrace own_trace(at::Device device, std::optional<TracedPlace> only = std::nullopt) {
-  SmokeTracer tracer(std::move(only));
+const TracedModel* same_model(const SmokeTrace& trace, const std::string& name) {
+  const auto found = std::ranges::find(trace.models, name, &TracedModel::name);
+  return found == trace.models.end() ? nullptr : &*found;
+}
+
+// Trains each model here until it differs: nothing after that step is reported.
+SmokeTrace own_trace(at::Device device, const SmokeTrace& there) {
+  SmokeTracer tracer;
+  tracer.stop_when([&](const TracedModel& model) {
+    const TracedModel* other = same_model(there, model.name);
+    return !other || std::ranges::mismatch(model.tensors, other->tensors).in1 != model.tensors.end();
+  });
+  run_smoke(device, &tracer);
+  return tracer.take(device);
+}
+
+SmokeTrace own_values(at::Device device, const TracedPlace& place) {
+  SmokeTracer tracer(place);
   run_smoke(device, &tracer);
   return tracer.take(device);
 }
@@ -26,7 +42,7 @@ std::string compare_values(const OtherBuild& other, at::Device device, const std
                            const TraceDifference& difference) {
   if (!difference.has_values()) return "";
   const TracedPlace place{model, difference.here->step, difference.here->phase, difference.here->name};
-  const SmokeTrace there = other.values_of(place), here = own_trace(device, place);
+  const SmokeTrace there = other.values_of(place), here = own_values(device, place);
   const TracedTensor &mine = here.models.front().tensors.front(), &its = there.models.front().tensors.front();
   // A build whose second run differs from its first would make any comparison a matter of chance.
   if (mine != *difference.here) return fmt::format("a second run here has other bits ({})", mine.hash);
@@ -37,13 +53,13 @@ std::string compare_values(const OtherBuild& other, at::Device device, const std
 }
 
 int compare_traces(const OtherBuild& other, at::Device device) {
-  const SmokeTrace there = other.trace(), here = own_trace(device);
+  const SmokeTrace there = other.trace(), here = own_trace(device, there);
   for (const auto& line : differing_facts(here, there)) fmt::print("{}\n", printable(line));
   size_t compared = 0, differing = 0;
   std::vector<std::string> names;
   for (const TracedModel& model : here.models) {
-    const auto found = std::ranges::find(there.models, model.name, &TracedModel::name);
-    if (found == there.models.end()) continue;
+    const TracedModel* found = same_model(there, model.name);
+    if (!found) continue;
     names.push_back(model.name);
     compared += model.tensors.size();
     const auto difference = first_difference(model, *found);
