@@ -87,6 +87,7 @@ void TemplateEvaluator::run_loop(const Statement& statement, std::string& out) {
   }
   const auto size = static_cast<int64_t>(items.size());
   for (int64_t i = 0; i < size; ++i) {
+    count_step(statement.offset);
     const auto neighbour = [&](int64_t at, const char* name) {
       return at < 0 || at >= size ? Value::undefined(fmt::format("there is no loop.{}", name))
                                   : items[static_cast<size_t>(at)];
