@@ -143,7 +143,7 @@ TEST_F(Rows, ScoresOfAPartAreThoseOfTheDocumentsThatCame) {
   EXPECT_EQ(result["acc,none"], 0.5);
   EXPECT_EQ(result["acc_stderr,none"], 0.5);  // √(½ / 1) / √2
   EXPECT_EQ(scores.results()["n-samples"]["x"]["original"], 3);
-  // Of equal choices the first counts, and it is wrong.
+  // The first of equal choices counts, and it is wrong.
   ASSERT_TRUE(stream->next(document));
   scores.add(document, std::vector<Answer>{low, low});
   EXPECT_EQ(scores.results()["results"]["x"]["acc,none"], 1.0 / 3);
