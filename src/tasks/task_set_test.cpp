@@ -101,6 +101,8 @@ TEST_F(Rows, ABadRowIsNamedByFileLineAndByte) {
   EXPECT_SAYS(refused(), "data/rows.jsonl:2: no JSON at byte 14");
   write("data/rows.jsonl", row("a") + "\n[1]\n");
   EXPECT_EQ(refused(), "data/rows.jsonl:3: a row is an object with fields, this is a list");
+  write("data/rows.jsonl", row("a") + row("1.5e3 12345678901234567890", "1, \"n\": -12345678901234567890"));
+  EXPECT_EQ(refused(), "data/rows.jsonl:2: an integer needs more than 64 bits; write it as a text");
   write("data/rows.jsonl", row("a") + row("\xff"));
   EXPECT_EQ(refused(), "data/rows.jsonl:2: not UTF-8 at byte 15");
   write("data/rows.jsonl", row("a") + "{\"question\": \"b\", \"kind\": \"a\"}\n");
