@@ -138,6 +138,8 @@ TEST_F(TaskFiles, AnUnknownNameIsAnsweredWithTheNearest) {
   EXPECT_SAYS(message_of<ConfigError>([&] { select({"arc_eazy"}); }),
               "no task, group, tag or file arc_eazy (did you mean \"arc_easy\"?)");
   EXPECT_EQ(names_of({(folder_ / "a.yaml").string()}), Names{"arc_easy"});
+  EXPECT_EQ(names_of({"arc_*"}), Names{"arc_easy"});
+  EXPECT_SAYS(message_of<ConfigError>([&] { select({"ark_*"}); }), "no task, group, tag or file ark_*");
 }
 
 // Every task that comes with the program can be used, and states what guessing gives.

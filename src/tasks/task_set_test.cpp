@@ -101,6 +101,8 @@ TEST_F(Rows, ABadRowIsNamedByFileLineAndByte) {
   EXPECT_SAYS(refused(), "data/rows.jsonl:2: no JSON at byte 14");
   write("data/rows.jsonl", row("a") + "\n[1]\n");
   EXPECT_EQ(refused(), "data/rows.jsonl:3: a row is an object with fields, this is a list");
+  write("data/rows.jsonl", row("a") + row("1.5e3 12345678901234567890", "1, \"n\": -12345678901234567890"));
+  EXPECT_EQ(refused(), "data/rows.jsonl:2: an integer needs more than 64 bits; write it as a text");
   write("data/rows.jsonl", row("a") + row("\xff"));
   EXPECT_EQ(refused(), "data/rows.jsonl:2: not UTF-8 at byte 15");
   write("data/rows.jsonl", row("a") + "{\"question\": \"b\", \"kind\": \"a\"}\n");
@@ -143,6 +145,10 @@ TEST_F(Rows, ScoresOfAPartAreThoseOfTheDocumentsThatCame) {
   EXPECT_EQ(result["acc,none"], 0.5);
   EXPECT_EQ(result["acc_stderr,none"], 0.5);  // √(½ / 1) / √2
   EXPECT_EQ(scores.results()["n-samples"]["x"]["original"], 3);
+  // The first of equal choices counts, and it is wrong.
+  ASSERT_TRUE(stream->next(document));
+  scores.add(document, std::vector<Answer>{low, low});
+  EXPECT_EQ(scores.results()["results"]["x"]["acc,none"], 1.0 / 3);
 }
 
 }  // namespace
