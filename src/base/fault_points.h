@@ -31,6 +31,7 @@ inline constexpr FaultPoint kFaultPoints[] = {
     {"checkpoint.remove", "the end of a process while it removes an old checkpoint"},
     {"checkpoint.sync", "a disk that takes long to store a file of a checkpoint, or the end of its writer"},
     {"data.read", "a row of a shard that can no longer be read", kAnswersErrno},
+    {"eval.after_window", "the end of an evaluation between two windows of documents"},
     {"export.before_commit", "the end of a process when a model folder is written and not yet in its place"},
     {"export.block", "a part of a model folder that cannot be written, or the end of its writer", kAnswersErrno},
     {"files.write", "a file that cannot be written", kAnswersErrno},

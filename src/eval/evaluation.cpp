@@ -5,6 +5,8 @@
 
 #include "base/console.h"
 #include "base/error.h"
+#include "base/fault.h"
+#include "base/log.h"
 #include "base/parallel_for.h"
 #include "eval/forest_scorer.h"
 
@@ -41,7 +43,7 @@ class Preparation {
 
  private:
   // Documents are encoded in blocks, since a window ends where its tokens are enough.
-  static constexpr int kBlock = 64;
+  static constexpr int kBlock = 16;
   static int num_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
 
   bool read_some(Window& window) {
@@ -144,6 +146,19 @@ void replay(const EvaluationInput& input, tasks::DocumentStream& stream, Progres
   }
 }
 
+// Without room on the disk the evaluation goes on, and is not taken up if it is interrupted.
+void keep(const std::vector<Answers>& window, AnswersJournal* journal, bool& may_keep) {
+  if (journal && may_keep) {
+    try {
+      journal->append(window);
+    } catch (const IoError& error) {
+      may_keep = false;
+      log::warn("{}; the evaluation goes on, but would begin again if it were interrupted", error.what());
+    }
+  }
+  fault_point("eval.after_window");
+}
+
 EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options) {
   EvaluationCounts counts;
   ProgressBar progress("evaluating", static_cast<uint64_t>(input.tasks->num_documents()), "documents", kLongWork_s);
@@ -151,10 +166,11 @@ EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const Eva
   replay(input, *stream, progress);
   Preparation preparation(input, options, *stream);
   Window window = preparation.next();
+  bool may_keep = true;
   while (!window.documents.empty()) {
     auto following = std::async(std::launch::async, [&] { return preparation.next(); });
     const auto answers = answers_of(window, *score_forests(model, &window.packed));
-    if (input.journal) input.journal->append(answers);
+    keep(answers, input.journal, may_keep);
     for (size_t d = 0; d < answers.size(); ++d) input.answered(window.documents[d], answers[d]);
     progress.add(window.documents.size());
     count(window, counts);
