@@ -9,7 +9,7 @@
 namespace athanor {
 namespace {
 
-constexpr const char* kJobs[] = {"train", "verify", "probe", "yeet", "bench comm", "bench checkpoint"};
+constexpr const char* kJobs[] = {"train", "verify", "generate", "probe", "yeet", "bench comm", "bench checkpoint"};
 constexpr const char* kConfigured[] = {"train", "verify", "config", "bench step", "bench checkpoint"};
 // These commands write nothing: copies of them are a nuisance at worst.
 constexpr const char* kReaders[] = {"config",           "data info", "data show", "data verify",   "tokenizer encode",
