@@ -31,11 +31,11 @@ struct ImportArguments {
 };
 
 struct GenerateArguments {
-  std::string model;                 ///< a run folder, a checkpoint, or a `transformers` folder
-  std::vector<std::string> prompts;  ///< "-": all of standard input; at most one of them
-  std::string prompts_file;          ///< in place of `prompts`: a file of them; "-": lines of standard input
-  std::vector<std::string> stops;    ///< none empty
-  int64_t batch_size = 16;           ///< texts that a data rank continues at the same time
+  std::string model;                   ///< a run folder, a checkpoint, or a `transformers` folder
+  std::vector<std::string> prompts;    ///< "-": all of standard input; at most one of them
+  std::string prompts_file;            ///< in place of `prompts`: a file of them; "-": lines of standard input
+  std::vector<std::string> stops;      ///< none empty
+  int64_t batch_size = 16;             ///< texts that a data rank continues at the same time
   std::vector<std::string> overrides;  ///< "parallelism.key=value", from --set
   int64_t max_new_tokens = 64;
   double temperature = 1.0;  ///< 0: greedy

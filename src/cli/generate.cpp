@@ -46,9 +46,10 @@ void add_generate_command(CLI::App& app) {
       ->add_option("--prompt", arguments->prompts,
                    "The text to continue; may be repeated. -: all of standard input, without a newline at its end")
       ->allow_extra_args(false);
-  command->add_option("--prompts", arguments->prompts_file,
-                      "A file of prompts: one a line, or .jsonl with the field prompt. -: lines of standard input, each "
-                      "answered as it comes");
+  command->add_option(
+      "--prompts", arguments->prompts_file,
+      "A file of prompts: one a line, or .jsonl with the field prompt. -: lines of standard input, each "
+      "answered as it comes");
   command
       ->add_option("--stop", arguments->stops,
                    "The text ends before this string, and does not show it; may be repeated")

@@ -82,9 +82,7 @@ class Planner {
     const int64_t free = most_texts() - num_active();
     return (num_active() == 0 || 4 * free >= most_texts()) && has_window();
   }
-  bool has_window() const {
-    return index_ < answers_.num_written() + 4 * static_cast<size_t>(most_texts());
-  }
+  bool has_window() const { return index_ < answers_.num_written() + 4 * static_cast<size_t>(most_texts()); }
 
   // Takes prompts as long as there are some, and room for them. Waits for the first if nothing else is to be done.
   void begin(GenerationWork& work) {
@@ -105,8 +103,11 @@ class Planner {
     const auto wait = [&] { world.note_work(1); };  // the other ranks wait for this one
     auto prompt = prompts_.next(num_active() == 0 ? std::function<void()>(wait) : nullptr);
     if (!prompt) return false;
-    waiting_ = Answer{.index = index_++, .prompt = prompt->text,
-                      .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens), .new_ids = {}, .text = {}};
+    waiting_ = Answer{.index = index_++,
+                      .prompt = prompt->text,
+                      .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens),
+                      .new_ids = {},
+                      .text = {}};
     return true;
   }
 
@@ -159,7 +160,8 @@ class Planner {
 std::vector<int> reporters(const Layout& layout) {
   std::vector<int> ranks(static_cast<size_t>(layout.data()));
   for (int rank = 0; rank < layout.world_size(); ++rank) {
-    if (layout.coordinate(rank, Axis::kPipeline) == layout.pipeline() - 1 && layout.coordinate(rank, Axis::kTensor) == 0)
+    if (layout.coordinate(rank, Axis::kPipeline) == layout.pipeline() - 1 &&
+        layout.coordinate(rank, Axis::kTensor) == 0)
       ranks[static_cast<size_t>(layout.data_rank(rank))] = rank;
   }
   return ranks;

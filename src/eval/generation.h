@@ -27,12 +27,12 @@ struct GenerationOptions {
 
 /// A prompt with what the model has added.
 struct Answer {
-  size_t index = 0;                             ///< number of the prompt, from 0; each has its own random numbers
+  size_t index = 0;  ///< number of the prompt, from 0; each has its own random numbers
   std::string prompt;
-  std::vector<uint32_t> prompt_ids, new_ids;    ///< with those that complete a stop string
-  std::string text;                             ///< of new_ids, up to a stop string
-  bool ended = false;                           ///< by an end-of-document token, which is not in new_ids
-  std::optional<std::string> stop = {};         ///< the stop string that has ended it
+  std::vector<uint32_t> prompt_ids, new_ids;  ///< with those that complete a stop string
+  std::string text;                           ///< text of new_ids, up to a stop string
+  bool ended = false;                         ///< by an end-of-document token, which is not in new_ids
+  std::optional<std::string> stop = {};       ///< the stop string that has ended it
 };
 
 /// What becomes of the answers; called on the first rank.

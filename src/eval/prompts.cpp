@@ -60,7 +60,7 @@ class Lines {
     }
   }
   bool at_end() const { return ended_ && buffer_.empty(); }
-  int64_t number() const { return number_; }  ///< of the last line, from 1
+  int64_t number() const { return number_; }  ///< number of the last line, from 1
 
  private:
   std::string take(size_t length, size_t newline) {
@@ -108,7 +108,8 @@ class PromptLines : public PromptSource {
       : file_(file), is_json_(file.ends_with(".jsonl")), lines_(file, open(file)) {
     struct stat status {};
     if (file != kDash && ::stat(file.c_str(), &status) == 0) {
-      ATHANOR_CHECK_DATA(!S_ISDIR(status.st_mode), "--prompts: {} is a folder; name a file of prompts, one a line", file);
+      ATHANOR_CHECK_DATA(!S_ISDIR(status.st_mode), "--prompts: {} is a folder; name a file of prompts, one a line",
+                         file);
       can_repeat_ = S_ISREG(status.st_mode);
     }
   }

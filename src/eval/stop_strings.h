@@ -11,7 +11,7 @@ namespace athanor {
 
 /// Passes a text on, piece by piece, up to a stop string.
 ///
-/// Of several stop strings the one that is complete first ends the text; of those that are complete with the same
+/// If there are several stop strings, the one that is complete first ends the text; if some are complete with the same
 /// byte, the longest. So the result does not depend on how the text is cut into pieces. Bytes that may begin a stop
 /// string are held back until it is certain that they do not.
 class StopFilter {

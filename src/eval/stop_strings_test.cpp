@@ -37,8 +37,8 @@ TEST(StopFilter, EndsATextBeforeTheFirstStopStringHoweverItIsCutIntoPieces) {
   expect_for_each_cut("abcabd ab", {"abd"}, {"abc", "abd"});
   expect_for_each_cut("aaab", {"aab"}, {"a", "aab"});
   expect_for_each_cut("xyz", {"xyz"}, {"", "xyz"});
-  expect_for_each_cut("xabcde", {"abcd", "bc"}, {"xa", "bc"});   // complete first
-  expect_for_each_cut("xabcde", {"c", "abc"}, {"x", "abc"});     // complete together: the longest
+  expect_for_each_cut("xabcde", {"abcd", "bc"}, {"xa", "bc"});  // complete first
+  expect_for_each_cut("xabcde", {"c", "abc"}, {"x", "abc"});    // complete together: the longest
   expect_for_each_cut("ab\nc\n\n", {"\n\n"}, {"ab\nc", "\n\n"});
 }
 

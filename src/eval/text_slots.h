@@ -38,7 +38,7 @@ class TextSlots {
   Sampling sampling_;
   uint64_t seed_;
   int64_t slots_ = 0, capacity_ = 0;
-  std::vector<std::vector<KvCache>> caches_;  ///< of each pipeline stage of this rank, of each of its layers
+  std::vector<std::vector<KvCache>> caches_;  ///< for each pipeline stage of this rank, for each of its layers
   std::vector<Text> texts_;                   ///< by slot
 };
 

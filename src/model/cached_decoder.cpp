@@ -98,7 +98,8 @@ CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor
   CachedPass pass{numbers.slots, numbers.positions, {}, rotation_of(positions_of_tokens(tokens)), {}, {}};
   if (!tokens.begin_texts()) {
     for (const int64_t past : tokens.past) pass.counts.of_row.push_back(past + 1);
-    if (!device_.is_cpu() && tokens.num_texts() > 0) pass.counts.seen = ops::keys_seen(numbers.positions, pass.counts.most());
+    if (!device_.is_cpu() && tokens.num_texts() > 0)
+      pass.counts.seen = ops::keys_seen(numbers.positions, pass.counts.most());
     return pass;
   }
   pass.last_R = numbers.last;

@@ -28,11 +28,11 @@ struct NewTokens {
 
 /// The same, where the model is, in the form that layers read.
 struct CachedPass {
-  Tensor slots_N, positions_N;    ///< int64, of each token
-  Tensor last_R;                  ///< int64, index of each text's last token; undefined if each has one token
-  ops::Rotation rotation;         ///< [1, N, head_dim/2]
-  ops::DocumentLengths documents; ///< of new texts, which attend within themselves
-  ops::KeyCounts counts;          ///< of texts with one more token, which attends over its slot
+  Tensor slots_N, positions_N;     ///< int64, of each token
+  Tensor last_R;                   ///< int64, index of each text's last token; undefined if each has one token
+  ops::Rotation rotation;          ///< [1, N, head_dim/2]
+  ops::DocumentLengths documents;  ///< lengths of new texts, which attend within themselves
+  ops::KeyCounts counts;           ///< for texts with one more token, which attends over its slot
 };
 
 }  // namespace athanor

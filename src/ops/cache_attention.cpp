@@ -15,8 +15,9 @@ template <class T>
 void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts, const Tensor& out) {
   const int64_t kv_heads = k.size(2), head_dim = q.size(2), group = q.size(1) / kv_heads, ld = kv_heads * head_dim;
   const int64_t pieces = q.size(0) * kv_heads;
-  const Tensor scratch = at::empty(
-      {num_slots(pieces), kernels::cache_attention_scratch(counts.most(), group, head_dim)}, q.options().dtype(at::kFloat));
+  const Tensor scratch =
+      at::empty({num_slots(pieces), kernels::cache_attention_scratch(counts.most(), group, head_dim)},
+                q.options().dtype(at::kFloat));
   const auto *keys = pointer<T>(k), *values = pointer<T>(v), *queries = pointer<T>(q);
   for_each_in_turn(pieces, [&](int64_t i, int64_t slot) {
     const int64_t row = i / kv_heads, head = i % kv_heads;

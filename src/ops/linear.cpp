@@ -55,9 +55,9 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
 
 Tensor linear(const Tensor& x, const Weight& weight) {
   if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);
-  // The library has kernels for a few rows (new tokens of texts), whose bits depend on the number of rows. Those of tiles
-  // do not, so they multiply any number. This path is not used in training: a forward without gradients is computed
-  // again with them (parallel/recompute.h), and must have the same bits.
+  // The library has kernels for a few rows (new tokens of texts), whose bits depend on the number of rows. Those of
+  // tiles do not, so they multiply any number. This path is not used in training: a forward without gradients is
+  // computed again with them (parallel/recompute.h), and must have the same bits.
   const bool is_few = num_rows(x) < kernels::kTileColumns && !weight.grad.defined();
   if (is_few && !multiplies_on_tiles(x)) return at::linear(x, weight.value);
   return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));

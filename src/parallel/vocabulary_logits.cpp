@@ -18,7 +18,8 @@ Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_si
   ranks.group->all_gather(all, padded).wait();
   std::vector<Tensor> parts;
   for (int r = 0; r < ranks_count; ++r) {
-    const int64_t rows = first_vocabulary_row(vocab_size, r + 1, ranks_count) - first_vocabulary_row(vocab_size, r, ranks_count);
+    const int64_t rows =
+        first_vocabulary_row(vocab_size, r + 1, ranks_count) - first_vocabulary_row(vocab_size, r, ranks_count);
     parts.push_back(all[r].narrow(1, 0, rows));
   }
   return at::cat(parts, 1);

@@ -59,8 +59,8 @@ class JsonAnswers : public AnswerReader {
  public:
   void add(const Answer&, std::string_view) override {}
   void end(const Answer& answer) override {
-    nlohmann::json line = {{"prompt", answer.prompt},   {"prompt_ids", answer.prompt_ids}, {"new_ids", answer.new_ids},
-                           {"text", answer.text}, {"ended", answer.ended},           {"stop", nullptr}};
+    nlohmann::json line = {{"prompt", answer.prompt}, {"prompt_ids", answer.prompt_ids}, {"new_ids", answer.new_ids},
+                           {"text", answer.text},     {"ended", answer.ended},           {"stop", nullptr}};
     if (answer.stop) line["stop"] = *answer.stop;
     out_.add(answer.index, line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
     out_.end(answer.index);

@@ -41,11 +41,11 @@ ATHANOR_INLINE void attend(const CachedHead<T>& head, const T* q, T* out, int64_
 
 }  // namespace
 
-#define ATHANOR_CACHE_ATTENTION(T)                                                                              \
-  template <>                                                                                                   \
-  ATHANOR_EACH_ISA void cache_attention<T>(const CachedHead<T>& head, const T* q, T* out, int64_t group,        \
-                                           int64_t head_dim, float scale, float* scratch) {                     \
-    attend(head, q, out, group, head_dim, scale, scratch);                                                      \
+#define ATHANOR_CACHE_ATTENTION(T)                                                                       \
+  template <>                                                                                            \
+  ATHANOR_EACH_ISA void cache_attention<T>(const CachedHead<T>& head, const T* q, T* out, int64_t group, \
+                                           int64_t head_dim, float scale, float* scratch) {              \
+    attend(head, q, out, group, head_dim, scale, scratch);                                               \
   }
 
 ATHANOR_CACHE_ATTENTION(float)
