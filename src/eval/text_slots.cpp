@@ -42,6 +42,7 @@ void TextSlots::grow(int64_t slots, int64_t capacity) {
   if (slots <= slots_ && capacity <= capacity_) return;
   const int64_t kept = std::ssize(texts_);
   for (size_t c = 0; c < caches_.size(); ++c) {
+    if (kept == 0) caches_[c].clear();
     auto grown = model_.state->chunks[c]->make_caches(slots, capacity);
     for (size_t l = 0; l < caches_[c].size() && kept > 0; ++l) {
       const auto copy = [&](const Tensor& to, const Tensor& from) {

@@ -22,6 +22,19 @@ def make_prompts(count, seed=1):
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(count)]
 
 
+def make_tokenizer():
+    """Returns a byte-level BPE tokenizer of 301 tokens."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.train_from_iterator(make_prompts(50, seed=2), trainers.BpeTrainer(
+        vocab_size=301, special_tokens=["<|end_of_text|>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
 def usual_token(model, tokenizer):
     """Returns the token that is in about half of some greedy texts, so that texts end at different lengths if it ends them."""
     import torch
@@ -37,24 +50,19 @@ def usual_token(model, tokenizer):
 def make_model(folder, name):
     """Saves a model with random weights, large enough that greedy choices have no near ties, and its tokenizer."""
     import torch
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
-    from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedTokenizerFast
+    from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.train_from_iterator(make_prompts(50, seed=2), trainers.BpeTrainer(
-        vocab_size=301, special_tokens=["<|end_of_text|>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    tokenizer = make_tokenizer()
     family, fields = MODELS[name]
     torch.manual_seed(5)
     config = AutoConfig.for_model(family, **dict(
         hidden_size=32, num_hidden_layers=4, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
-        vocab_size=tokenizer.get_vocab_size(), max_position_embeddings=160, eos_token_id=None, pad_token_id=None, bos_token_id=None,
+        vocab_size=len(tokenizer), max_position_embeddings=160, eos_token_id=None, pad_token_id=None, bos_token_id=None,
         initializer_range=0.2) | fields)
-    model, fast = AutoModelForCausalLM.from_config(config).eval(), PreTrainedTokenizerFast(tokenizer_object=tokenizer)
-    model.config.eos_token_id = model.generation_config.eos_token_id = usual_token(model, fast)
+    model = AutoModelForCausalLM.from_config(config).eval()
+    model.config.eos_token_id = model.generation_config.eos_token_id = usual_token(model, tokenizer)
     model.save_pretrained(folder)
-    fast.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
     return folder
 
 

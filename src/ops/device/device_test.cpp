@@ -221,7 +221,7 @@ TEST_P(OnDevice, AttentionOverCachesGivesWhatItGivesOnTheCpu) {
     const Tensor q = normal({3, heads, 16}, 1, dtype()), k = normal({4, 12, kv_heads, 16}, 2, dtype());
     const Tensor v = normal({4, 12, kv_heads, 16}, 3, dtype());
     KeyCounts counts{{9, 1, 4}, {}};
-    const Tensor expected = cache_attention(q, k, v, counts);
+    const Tensor expected = portable::cache_attention(q, k, v, counts);
     counts.seen = keys_seen(there(at::tensor(counts.of_row) - 1), counts.most());
     const Tensor y = cache_attention(there(q), there(k), there(v), counts);
     expect_near(y, expected, 9 + 16, fmt::format("{} heads of {}", heads, kv_heads));
