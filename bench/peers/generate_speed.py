@@ -3,7 +3,7 @@
 
 Both continue the same prompts greedily with the same random weights, in float32 and with the same threads. The new tokens are compared
 first. The time of a token is a difference: that of a call with many new tokens less that of one with few, so that neither loading nor the
-prompts count. `transformers` gets each batch padded on the left, as its documentation says; its texts all have the same number of tokens.
+prompts count. `transformers` gets each batch padded on the left, as its documentation asks for; its texts all have the same number of tokens.
 
 Usage: bench/peers/generate_speed.py [--family llama|olmoe] [--batch N ...] [--rounds N] [--threads N] [--json FILE]
 """
