@@ -9,6 +9,7 @@ if(ATHANOR_FRONT)
   find_package(CLI11 REQUIRED)
   find_package(tomlplusplus REQUIRED)
   find_package(ZLIB REQUIRED)
+  find_package(yaml-cpp REQUIRED)  # task files
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
   pkg_check_modules(SIMDJSON REQUIRED IMPORTED_TARGET simdjson)

@@ -71,6 +71,7 @@ foreach(header ${public_headers})
   install(FILES src/${header} DESTINATION ${headers}/${room})
 endforeach()
 install(DIRECTORY recipes/ DESTINATION ${CMAKE_INSTALL_DATADIR}/athanor/recipes)
+install(DIRECTORY tasks/ DESTINATION ${CMAKE_INSTALL_DATADIR}/athanor/tasks)
 install(DIRECTORY tests/golden/ DESTINATION ${CMAKE_INSTALL_DATADIR}/athanor/golden)
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 

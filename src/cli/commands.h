@@ -20,6 +20,7 @@ void add_yeet_command(CLI::App& app);
 void add_checkpoint_command(CLI::App& app);
 void add_export_command(CLI::App& app);
 void add_import_command(CLI::App& app);
+void add_eval_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_smoke_command(CLI::App& app);
 void add_probe_command(CLI::App& app);

@@ -73,6 +73,7 @@ int run(int argc, char** argv) {
   athanor::add_checkpoint_command(app);
   athanor::add_export_command(app);
   athanor::add_import_command(app);
+  athanor::add_eval_command(app);
   athanor::add_generate_command(app);
   athanor::add_smoke_command(app);
   athanor::add_probe_command(app);

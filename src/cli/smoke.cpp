@@ -22,6 +22,33 @@ void add_smoke_command(CLI::App& app) {
       ->check(new_folder());
   command->add_flag("--update", arguments->update, "Write this machine's golden file; commit it with the reason");
   add_device_option(*command, arguments->device, "What it computes on");
+  auto* trace = command
+                    ->add_option("--trace", arguments->trace,
+                                 "Also write a hash of every tensor of every step, in the order of computation, to "
+                                 "this file or pipe")
+                    ->check(new_file());
+  command
+      ->add_option("--trace-tensor", arguments->trace_tensor,
+                   "Only this tensor, with its values, as MODEL:STEP:PHASE:NAME, such as "
+                   "dense:3:forward.0:model.layers.1.mlp; trains no further than that")
+      ->needs(trace);
+  auto* against = command
+                      ->add_option("--against", arguments->against,
+                                   "The program of another build, or its folder: name the first step and tensor "
+                                   "in which the two differ, and by how much (code 1), or that none does")
+                      ->check(CLI::Validator(
+                          [](const std::string& text) {
+                            return text.empty() ? "expected the program of another build, or its folder, got none" : "";
+                          },
+                          ""));
+  for (const char* other : {"--golden-dir", "--update", "--trace", "--trace-tensor"})
+    against->excludes(command->get_option(other));
+  command
+      ->add_option("--timeout", arguments->timeout_s,
+                   "Seconds that each run of the other build may take (the smoke test takes a few)")
+      ->check(CLI::Range(1, 100'000))
+      ->needs(against)
+      ->capture_default_str();
   command->callback([arguments] {
     if (const int code = call_core("smoke", arguments.get())) throw ExitCode{code};
   });

@@ -1,14 +1,8 @@
 #include "documents/parquet_records.h"
 
-#include <dlfcn.h>
-#include <fcntl.h>
-#include <unistd.h>
-
-#include <cmath>
-
 #include "base/error.h"
-#include "base/own_folder.h"
 #include "documents/parquet/table_reader.h"
+#include "documents/parquet_library.h"
 #include "documents/selection.h"
 
 namespace athanor {
@@ -16,38 +10,10 @@ namespace fs = std::filesystem;
 
 namespace {
 
-OpenTable find_library(const std::string& file) {
-  const auto library = own_folder() / "libathanor_parquet.so";
-  std::error_code ignored;
-  ATHANOR_CHECK_DATA(fs::exists(library, ignored),
-                     "{}: this program was built without Parquet ({} is missing); run `scripts/setup --parquet` and "
-                     "build again, or turn the file into .jsonl.zst",
-                     file, library.string());
-  void* handle = ::dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (!handle)
-    fail<Error>("cannot open {}: {}; run `scripts/setup --parquet` and build again", library.string(), ::dlerror());
-  auto* function = reinterpret_cast<OpenTable>(::dlsym(handle, "athanor_open_table"));
-  if (!function) fail<Error>("{} is of another version; build again", library.string());
-  return function;
-}
-
-// libparquet's message would be less clear.
-uint64_t checked_size(const fs::path& file) {
-  const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno("cannot open", file.string());
-  ::close(fd);
-  ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{}: Parquet is read from its end: name a regular file", file.string());
-  const auto size = fs::file_size(file);
-  if (size == 0)
-    throw DocumentError(kNoDocuments,
-                        file.string() + " is empty; leave it out, or pass over such files with --on-error skip");
-  return size;
-}
-
 class ParquetRecords : public RecordSource {
  public:
   ParquetRecords(const fs::path& file, const DocumentOptions& options, uint64_t max_record_bytes)
-      : name_(file.string()), file_bytes_(checked_size(file)), options_(options), max_bytes_(max_record_bytes) {}
+      : name_(file.string()), file_bytes_(parquet_size(file)), options_(options), max_bytes_(max_record_bytes) {}
 
   bool next(Record& record) override {
     // The file is opened only now, so that an error in it is an error of its documents.
@@ -71,7 +37,7 @@ class ParquetRecords : public RecordSource {
 
  private:
   void open() {
-    static const OpenTable open_table = find_library(name_);
+    static const auto open_table = reinterpret_cast<OpenTable>(parquet_function(name_, "athanor_open_table"));
     TableRequest request{name_, options_.text_field, {}, max_bytes_};
     if (options_.selection) request.other_fields = options_.selection->scalar_paths(options_.text_field);
     table_.reset(open_table(request));

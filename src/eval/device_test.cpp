@@ -50,10 +50,10 @@ class OnDeviceModels : public FolderTest {
 // Prompts of the letters that the small tokenizer knows, of different lengths.
 std::vector<std::string> some_prompts() { return {"athanor", "a", "nothat", "tar", "oh", "ranathat"}; }
 
-class KeptAnswers : public AnswerReader {
+class KeptAnswers : public ContinuationReader {
  public:
-  void add(const Answer&, std::string_view) override {}
-  void end(const Answer& answer) override { answers[answer.index] = answer.new_ids; }
+  void add(const Continuation&, std::string_view) override {}
+  void end(const Continuation& answer) override { answers[answer.index] = answer.new_ids; }
   size_t num_written() const override { return answers.size(); }
   std::map<size_t, std::vector<uint32_t>> answers;
 };

@@ -15,10 +15,10 @@ namespace {
 constexpr int64_t kTokensOfPass = 2048;
 
 struct ActiveText {
-  ActiveText(Answer begun, const Tokenizer& tokenizer, const std::vector<std::string>& stops)
+  ActiveText(Continuation begun, const Tokenizer& tokenizer, const std::vector<std::string>& stops)
       : answer(std::move(begun)), decoder(tokenizer), filter(stops) {}
 
-  Answer answer;
+  Continuation answer;
   StreamDecoder decoder;
   StopFilter filter;
   bool done = false;
@@ -27,7 +27,7 @@ struct ActiveText {
 // The first rank's view: which text is in which slot of which data rank, and what comes next.
 class Planner {
  public:
-  Planner(const LoadedModel& model, const GenerationOptions& options, PromptSource& prompts, AnswerReader& answers)
+  Planner(const LoadedModel& model, const GenerationOptions& options, PromptSource& prompts, ContinuationReader& answers)
       : model_(model), options_(options), prompts_(prompts), answers_(answers),
         texts_(static_cast<size_t>(model.state->mesh.layout().data())) {}
 
@@ -103,7 +103,7 @@ class Planner {
     const auto wait = [&] { world.note_work(1); };  // the other ranks wait for this one
     auto prompt = prompts_.next(num_active() == 0 ? std::function<void()>(wait) : nullptr);
     if (!prompt) return false;
-    waiting_ = Answer{.index = index_++,
+    waiting_ = Continuation{.index = index_++,
                       .prompt = prompt->text,
                       .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens),
                       .new_ids = {},
@@ -111,7 +111,7 @@ class Planner {
     return true;
   }
 
-  void begin_text(GenerationWork& work, Answer answer) {
+  void begin_text(GenerationWork& work, Continuation answer) {
     const auto fewest = std::ranges::min_element(texts_, {}, [](const Texts& texts) { return texts.size(); });
     const auto d = static_cast<size_t>(fewest - texts_.begin());
     const std::vector<int64_t> ids(answer.prompt_ids.begin(), answer.prompt_ids.end());
@@ -124,7 +124,7 @@ class Planner {
   }
 
   void add(ActiveText& text, uint32_t id) {
-    Answer& answer = text.answer;
+    Continuation& answer = text.answer;
     answer.ended = model_.eos_id && id == *model_.eos_id;
     if (!answer.ended) {
       answer.new_ids.push_back(id);
@@ -147,11 +147,11 @@ class Planner {
   const LoadedModel& model_;
   const GenerationOptions& options_;
   PromptSource& prompts_;
-  AnswerReader& answers_;
+  ContinuationReader& answers_;
   std::vector<Texts> texts_;  // by data rank, by slot
   std::vector<size_t> begun_;
   bool begins_ = false;
-  std::optional<Answer> waiting_;  // a prompt for which there was no room in the pass
+  std::optional<Continuation> waiting_;  // a prompt for which there was no room in the pass
   size_t index_ = 0;               // number of the next prompt
   int64_t slots_ = 0, capacity_ = 0;
 };
@@ -197,7 +197,7 @@ std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& 
 }
 
 void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts,
-              AnswerReader* answers) {
+              ContinuationReader* answers) {
   const Mesh& mesh = model.state->mesh;
   ATHANOR_ASSERT(options.batch_size > 0 && (mesh.is_first() == (prompts && answers)));
   std::unique_ptr<Planner> planner;

@@ -26,7 +26,7 @@ struct GenerationOptions {
 };
 
 /// A prompt with what the model has added.
-struct Answer {
+struct Continuation {
   size_t index = 0;  ///< number of the prompt, from 0; each has its own random numbers
   std::string prompt;
   std::vector<uint32_t> prompt_ids, new_ids;  ///< with those that complete a stop string
@@ -36,13 +36,13 @@ struct Answer {
 };
 
 /// What becomes of the answers; called on the first rank.
-class AnswerReader {
+class ContinuationReader {
  public:
-  virtual ~AnswerReader() = default;
+  virtual ~ContinuationReader() = default;
   /// `piece` was added to the answer's text. The first call for an answer has an empty piece; answers begin in order.
-  virtual void add(const Answer& answer, std::string_view piece) = 0;
+  virtual void add(const Continuation& answer, std::string_view piece) = 0;
   /// The answer is complete. Answers end in any order.
-  virtual void end(const Answer& answer) = 0;
+  virtual void end(const Continuation& answer) = 0;
   /// Returns the lowest number of an answer that is not written yet: only a bounded number of later ones are computed.
   virtual size_t num_written() const = 0;
 };
@@ -56,6 +56,6 @@ std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& 
 /// Memory depends on the batch size and on lengths, and not on the number of prompts. On our tiles no bits of a text
 /// depend on the other texts of its batch.
 /// @throws as encode_prompt and PromptSource::next.
-void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts, AnswerReader* answers);
+void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts, ContinuationReader* answers);
 
 }  // namespace athanor

@@ -95,11 +95,12 @@ LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& opt
   return model;
 }
 
-LoadedModel load_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& options) {
+LoadedModel load_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& options,
+                       std::optional<ModelSource> opened) {
   const bool is_first = world.rank() == 0;
   ModelSource source;
   if (is_first) {
-    source = open_model_source(path);
+    source = opened ? std::move(*opened) : open_model_source(path);
     check_source(source, path);
   }
   const std::string folder = broadcast_text(world.all(), source.folder.string());

@@ -45,8 +45,10 @@ LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& opt
 
 /// Loads a model on the ranks of a job. The first rank finds and verifies the folder, the others open the same one;
 /// each part is read by one of the ranks that hold it, and shared. Collective.
-/// @param world  must outlive the model.
+/// @param world   must outlive the model.
+/// @param opened  on the first rank: what open_model_source(path) gave, if it was called already.
 /// @throws as above; ConfigError if the overrides are wrong, name other fields, or the layout does not fit.
-LoadedModel load_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& options = {});
+LoadedModel load_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& options = {},
+                       std::optional<ModelSource> opened = {});
 
 }  // namespace athanor

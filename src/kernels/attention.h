@@ -6,6 +6,7 @@
 // order. Attention weights are rounded to the packed type (gemm_pack.h), which is bf16 on avx512_bf16 only.
 
 #include <cstdint>
+#include <span>
 
 #include "kernels/gemm_pack.h"
 
@@ -38,14 +39,21 @@ void pack_transposed(const AttentionShape& shape, HeadRows<const T> rows, void* 
 template <class T>
 void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels);
 
+/// Keys and values of one head, as pack_transposed and pack write them, of `length` tokens.
+struct PackedHead {
+  const void *keys_transposed, *values;
+  int64_t length;
+};
+
 /// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale) over
 /// the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the length.
 /// @param keys_transposed, values  as pack_transposed and pack write them.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
+/// @param before  tokens before the document's, which every query sees in addition: in their order, each not empty.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
-                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end,
-                       void* scratch);
+                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch,
+                       std::span<const PackedHead> before = {});
 template <class T>
 int64_t attention_forward_scratch(const AttentionShape& shape);
 

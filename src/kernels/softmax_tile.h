@@ -3,8 +3,9 @@
 // and backward.
 //
 // Scores come in the form of gemm_tile: adjacent tiles [12][32]. Row i sees the first `visible` + i columns, as causal
-// attention requires. Weights are written in the form that the next product reads: in rows, [12][ld], or in steps of
-// rows, [rows / step][ld][step], a transposed left factor that needs no packing.
+// attention requires (in forward also `visible` columns each). Weights are written in the form that the next product
+// reads: in rows, [12][ld], or in steps of rows, [rows / step][ld][step], a transposed left factor that needs no
+// packing.
 
 #include <cstdint>
 
@@ -21,9 +22,10 @@ struct SoftmaxRows {
 /// Computes weights[i][j] = exp(score · scale − largest), rounded, or 0 if row i does not see column j; every row must
 /// see at least one. Updates `rows`, and sets rescale[i] to the factor by which earlier sums and products must be
 /// multiplied. Scores are overwritten.
+/// @param step  how many columns more than the row before it a row sees: 1, or 0 if all rows see the same ones.
 template <class T>
 void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale, SoftmaxRows& rows,
-                   float* rescale, T* weights, int64_t ld);
+                   float* rescale, T* weights, int64_t ld, int64_t step = 1);
 
 /// Multiplies row i of the tiles [12][32] by factor[i].
 void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor);

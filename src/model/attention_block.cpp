@@ -68,8 +68,9 @@ Tensor AttentionBlock::output(const Tensor& attended) const {
 }
 
 Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
-                               const Watch& watch) const {
+                               const Watch& watch, const ops::TokenTree* tree) const {
   const Heads heads = project(x, rotation);
+  if (tree) return output(ops::tree_attention(heads.q, heads.k, heads.v, *tree));
   watch.attention_logits(logits_name_, [&] { return ops::largest_attention_logits(heads.q, heads.k, documents); });
   return output(ops::attention(heads.q, heads.k, heads.v, documents));
 }

@@ -6,6 +6,7 @@
 #include "model/kv_cache.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
+#include "ops/tree_attention.h"
 #include "parallel/observer.h"
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
@@ -27,8 +28,9 @@ class AttentionBlock {
   /// over the whole projection (norm_over_ranks.h).
   /// @param rotation  [B, T, head_dim/2].
   /// @param watch     observers that want the logits get them.
+  /// @param tree      in evaluation, attention follows it (Labels::tree), without autograd; null: it follows documents.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
-                 const Watch& watch = {}) const;
+                 const Watch& watch = {}, const ops::TokenTree* tree = nullptr) const;
 
   /// For generation, as forward(): x [1, N, D] are new tokens of texts (NewTokens), whose keys and values are added to
   /// the cache.

@@ -136,10 +136,13 @@ Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
 Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
                              const Watch& watch) const {
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
-  const ops::DocumentLengths documents = ops::with_tables(labels.documents, seq_len, device_);
+  const ops::DocumentLengths documents =
+      labels.tree ? ops::DocumentLengths{} : ops::with_tables(labels.documents, seq_len, device_);
+  const ops::Rotation rotation =
+      labels.tree ? rotation_of(labels.tree->positions) : rotation_for(batch, seq_len, documents);
   const auto context = std::make_shared<const LayerContext>(
-      LayerContext{rotation_for(batch, seq_len, documents), documents, options_.recompute,
-                   moe::BatchPosition{labels.step, labels.first_sequence}, batch, watch});
+      LayerContext{rotation, documents, options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence},
+                   batch, watch, labels.tree});
   int64_t forward_index = 1 + stage_.first;
   for (const Layer& layer : layers_) {
     enter(forward_index++, residual);
@@ -285,8 +288,8 @@ Tensor Decoder::forward_only(Tensor x, const Labels* labels) {
 
 TokenScores Decoder::score(Tensor x, const Labels* labels) {
   const at::NoGradGuard no_grad;
-  const Tensor h =
-      final_hidden(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr), labels->targets.size(0));
+  Tensor h = final_hidden(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr), labels->targets.size(0));
+  if (labels->rows.defined()) h = h.index_select(0, labels->rows);
   const auto losses = vocabulary_token_losses(h, output_.value, labels->targets.reshape({-1}), model_.vocab_size,
                                               options_.loss_chunk_tokens, options_.tensor);
   return {losses.loss.neg().view(labels->targets.sizes()), losses.is_greedy.view(labels->targets.sizes())};

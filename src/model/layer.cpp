@@ -111,7 +111,7 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
   const auto part = [this, context, again](const TensorParallelInput& x) {
     const Watch watch = *again ? Watch() : context->watch;
     *again = true;
-    return attention_.forward(x.partitioned, context->rotation, context->documents, watch);
+    return attention_.forward(x.partitioned, context->rotation, context->documents, watch, context->tree.get());
   };
   Tensor read, y;
   if (recompute.attention) {

@@ -39,8 +39,9 @@ struct LayerContext {
   ops::DocumentLengths documents;
   RecomputeKinds recompute;
   moe::BatchPosition position;
-  int64_t batch = 1;  ///< B; read only under sequence parallelism
-  Watch watch = {};   ///< the observers in training
+  int64_t batch = 1;                                     ///< B; read only under sequence parallelism
+  Watch watch = {};                                      ///< the observers in training
+  std::shared_ptr<const ops::TokenTree> tree = nullptr;  ///< Labels::tree
 };
 
 class Layer {

@@ -4,24 +4,15 @@
 
 #include <algorithm>
 
-#include "kernels/attention.h"
+#include "ops/attention_pieces.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
-#include "ops/taken_in_turn.h"
-#include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
 
-using kernels::AttentionShape;
-using kernels::HeadRows;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-// Tokens of one sequence that attend among themselves, and the position of their packed keys in units of one key's.
-struct Run {
-  int64_t sequence, begin, length;
-};
 
 // Returns the longest first, so that no thread has a long one alone at the end.
 std::vector<Run> runs_of(const std::vector<Span>& spans) {
@@ -33,64 +24,10 @@ std::vector<Run> runs_of(const std::vector<Span>& spans) {
   return runs;
 }
 
-template <class T>
-HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
-  ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<std::remove_const_t<T>>() && x.stride(3) == 1 && x.is_cpu());
-  auto* data = static_cast<std::remove_const_t<T>*>(x.data_ptr());
-  return {data + run.sequence * x.stride(0) + run.begin * x.stride(1) + head * x.stride(2), x.stride(1)};
-}
-
-AttentionShape shape_of(const Tensor& q, const Run& run) {
-  return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))),
-          matmul_path(q, ProductKind::kAttention)};
-}
-
-// Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.
-template <class F>
-void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
-  const Tensor scratch = at::empty({num_slots(count), (scratch_bytes + 63) / 64 * 64}, at::kByte);
-  for_each_in_turn(
-      count, [&](int64_t i, int64_t slot) { f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1)); });
-}
-
 // Returns Σ exp of each query's scores, as a logarithm: [B, H, T].
 float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
   return pointer<float>(logsumexp) + (run.sequence * logsumexp.size(1) + head) * logsumexp.size(2) + run.begin;
 }
-
-// Packed keys and values of every run and key head; sizes in bytes.
-template <class T>
-class PackedKeys {
- public:
-  PackedKeys(const Tensor& k, const Tensor& v, const std::vector<Run>& runs) : num_heads_(k.size(2)) {
-    int64_t total = 0;
-    for (const Run& run : runs) {
-      const AttentionShape shape = shape_of(k, run);
-      first_.push_back(total);
-      keys_.push_back(kernels::packed_transposed_bytes<T>(shape));
-      total += num_heads_ * (keys_.back() + kernels::packed_bytes<T>(shape));
-      all_.push_back(total);
-    }
-    packed_ = at::empty({total}, k.options().dtype(at::kByte));
-    for_each_piece(static_cast<int64_t>(runs.size()) * num_heads_, 0, [&](int64_t i, void*) {
-      const Run& run = runs[static_cast<size_t>(i / num_heads_)];
-      const AttentionShape shape = shape_of(k, run);
-      kernels::pack_transposed(shape, rows_of<const T>(k, run, i % num_heads_), keys(i));
-      kernels::pack(shape, rows_of<const T>(v, run, i % num_heads_), values(i));
-    });
-  }
-
-  uint8_t* keys(int64_t piece) const {
-    const auto run = static_cast<size_t>(piece / num_heads_);
-    return packed_.data_ptr<uint8_t>() + first_[run] + piece % num_heads_ * ((all_[run] - first_[run]) / num_heads_);
-  }
-  uint8_t* values(int64_t piece) const { return keys(piece) + keys_[static_cast<size_t>(piece / num_heads_)]; }
-
- private:
-  int64_t num_heads_;
-  std::vector<int64_t> first_, keys_, all_;
-  Tensor packed_;
-};
 
 template <class T>
 void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, const Tensor& out,

@@ -2,6 +2,7 @@
 
 #include "ops/attention.h"
 
+#include "ops/testing/attention_reference.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::ops::attention_test {
@@ -39,14 +40,6 @@ std::vector<Case> cases() {
           {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}}};
 }
 
-// [B, T, H, D] → [B, H, T, D], each key head repeated for its queries.
-Tracked heads_first(const Tensor& x, int64_t num_heads) {
-  return exact(x.repeat_interleave(num_heads / x.size(2), 2).transpose(1, 2));
-}
-Tracked swapped(const Tracked& a, int64_t dim0, int64_t dim1) {
-  return a.view([&](const Tensor& t) { return t.transpose(dim0, dim1); });
-}
-
 // 1 if a token may attend: to itself and to earlier tokens, in its document.
 Tensor mask_of(const Case& c) {
   Tensor mask = at::zeros({c.sequences, 1, c.tokens, c.tokens}, at::kDouble);
@@ -61,45 +54,9 @@ Tensor mask_of(const Case& c) {
   return mask;
 }
 
-// The library adds the products of one block of tokens after the other into a result of the compute type; its smallest
-// block has 32 tokens.
-Tracked blocked_matmul(const Tracked& a, const Tracked& b, at::ScalarType dtype) {
-  const Tracked product = matmul(a, b);
-  const auto blocks = static_cast<double>((a.value.size(-1) + 31) / 32);
-  const Tensor norm = at::matmul(a.largest(), b.largest());
-  return {product.value, stored(product, dtype).error + (blocks - 1) * unit_roundoff(dtype) * norm};
-}
-
-struct Reference {
-  Tracked y, dq, dk, dv;
-};
-
-Reference reference(const Case& c, at::ScalarType dtype) {
+AttentionReference reference(const Case& c, at::ScalarType dtype) {
   const auto in = c.qkv(dtype);
-  const Tracked q = heads_first(in[0], c.heads), k = heads_first(in[1], c.heads), v = heads_first(in[2], c.heads);
-  const Tracked dy = heads_first(c.dy(dtype), c.heads), mask = exact(mask_of(c));
-  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
-  constexpr int64_t kUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
-
-  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
-  const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
-  const Tracked e = exp(scores - peak, kUlps) * mask;
-  const Tracked total = sum(e, -1, /*keepdim=*/true);
-  const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
-
-  const Tracked p = exp(scores - (peak + log(total)), kUlps) * mask;
-  const Tracked dv = blocked_matmul(swapped(stored(p, dtype), -1, -2), dy, dtype);
-  const Tracked dp = matmul(dy, swapped(v, -1, -2)), row = sum(dy * y, -1, /*keepdim=*/true);
-  const Tracked ds = stored(p * (dp - row) * scale, dtype);
-  const Tracked dq = blocked_matmul(ds, k, dtype), dk = blocked_matmul(swapped(ds, -1, -2), q, dtype);
-
-  const auto to_kv_heads = [&](const Tracked& x) {  // [B, H, T, D] → [B, T, kv, D]
-    const Tracked grouped = swapped(x, 1, 2).view([&](const Tensor& t) {
-      return t.reshape({c.sequences, c.tokens, c.kv_heads, c.heads / c.kv_heads, c.head_dim});
-    });
-    return stored(sum(grouped, 3), dtype);
-  };
-  return {swapped(y, 1, 2), swapped(dq, 1, 2), to_kv_heads(dk), to_kv_heads(dv)};
+  return attention_reference(in[0], in[1], in[2], c.dy(dtype), mask_of(c));
 }
 
 Outcome run_case(const Case& c, at::ScalarType dtype) {

@@ -2,10 +2,12 @@
 // The interface of a pipeline stage, which a schedule drives. A whole model is one stage; a pipeline has several.
 
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "ops/attention.h"
 #include "ops/tensor.h"
+#include "ops/tree_attention.h"
 #include "parallel/router_counts.h"
 
 namespace athanor {
@@ -21,6 +23,11 @@ struct Labels {
   Tensor targets;                  ///< [B, T] int64, −100 if there is none
   int64_t num_targets = -1;        ///< number of targets; −1: counted, which a device does not allow
   ops::DocumentLengths documents;  ///< empty: attention spans the instance
+  /// In evaluation only: the tokens [1, N] are those of this tree, and attention follows it; null: instances.
+  std::shared_ptr<const ops::TokenTree> tree;
+  /// With a tree: int64 [S], the token after which each of the targets [1, S] is expected. A token may occur several
+  /// times, in any order.
+  Tensor rows;
   // Gradients are those of loss_scale · loss_sum + aux_scale · aux_sum + z_scale · z_sum (LossParts), so that adding
   // them up over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
   double loss_scale = 1;  ///< 1 / targets in the global batch
@@ -67,8 +74,9 @@ struct LossParts {
 
 /// Evaluation's result for each position.
 struct TokenScores {
-  Tensor log_probability;  ///< [B, T] fp32: of the position's target, in nats; 0 without a target
-  Tensor is_greedy;        ///< [B, T] bool: greedy decoding chooses the target; false without a target
+  // Both have the shape of the targets.
+  Tensor log_probability;  ///< fp32: of the position's target, in nats; 0 without a target
+  Tensor is_greedy;        ///< bool: greedy decoding chooses the target; false without a target
 };
 
 /// Functions that a stage calls on its way through the parameters, with the forward index of the bucket table

@@ -1,5 +1,6 @@
 // Writes, reads and compares golden files of `athanor smoke`.
 
+#include <algorithm>
 #include <bit>
 #include <nlohmann/json.hpp>
 
@@ -17,18 +18,11 @@ double from_bits(const json& text) {
   return std::bit_cast<double>(static_cast<uint64_t>(std::stoull(text.get<std::string>(), nullptr, 16)));
 }
 
-std::string difference(const SmokeRun& run, const json& golden) {
-  const json& steps = golden.at("steps");
-  if (steps.size() != run.steps.size())
-    return fmt::format("{}: {} steps, the golden file has {}", run.model, run.steps.size(), steps.size());
-  for (size_t i = 0; i < run.steps.size(); ++i) {
-    const SmokeStep expected{from_bits(steps[i].at("loss_bits")), from_bits(steps[i].at("grad_norm_bits"))};
-    if (run.steps[i] == expected) continue;
-    return fmt::format(
-        "{}: step {} is the first that differs: loss {:.17g}, golden {:.17g}; gradient norm {:.17g}, golden {:.17g}",
-        run.model, i + 1, run.steps[i].loss, expected.loss, run.steps[i].grad_norm, expected.grad_norm);
-  }
-  return "";
+std::vector<SmokeStep> steps_of(const json& model) {
+  std::vector<SmokeStep> steps;
+  for (const json& step : model.at("steps"))
+    steps.push_back({from_bits(step.at("loss_bits")), from_bits(step.at("grad_norm_bits"))});
+  return steps;
 }
 
 }  // namespace
@@ -48,17 +42,39 @@ std::string golden_text(const std::vector<SmokeRun>& runs, const std::string& ki
   return root.dump(1) + "\n";
 }
 
+std::vector<SmokeRun> read_golden(const std::string& golden, const std::string& name) try {
+  const auto root = nlohmann::ordered_json::parse(golden);
+  std::vector<SmokeRun> runs;
+  for (const auto& [model, steps] : root.at("models").items()) runs.push_back({model, steps_of(json(steps)), {}});
+  return runs;
+} catch (const std::exception& error) {
+  fail<DataError>("{} is not a golden file ({}); write it again with athanor smoke --update", name, error.what());
+}
+
+std::string difference_of(const SmokeRun& run, const SmokeRun& other, const std::string& here,
+                          const std::string& there) {
+  if (other.steps.size() != run.steps.size())
+    return fmt::format("{}: {} steps{}, {}{}", run.model, run.steps.size(), here, other.steps.size(), there);
+  const auto [mine, its] = std::ranges::mismatch(run.steps, other.steps);
+  if (mine == run.steps.end()) return "";
+  return fmt::format(
+      "{0}: step {1} is the first that differs: loss {2:.17g}{6}, {3:.17g}{7}; gradient norm {4:.17g}{6}, {5:.17g}{7}",
+      run.model, mine - run.steps.begin() + 1, mine->loss, its->loss, mine->grad_norm, its->grad_norm, here, there);
+}
+
 std::vector<std::string> compare_with_golden(const std::vector<SmokeRun>& runs, const std::string& golden,
-                                             const std::string& name) try {
-  const json root = json::parse(golden);
+                                             const std::string& name) {
+  const auto expected = read_golden(golden, name);
   std::vector<std::string> lines;
   for (const auto& run : runs) {
-    const std::string line = difference(run, root.at("models").at(run.model));
+    const auto found = std::ranges::find(expected, run.model, &SmokeRun::model);
+    ATHANOR_CHECK_DATA(found != expected.end(),
+                       "{} is not a golden file (it has no model {}); write it again with athanor smoke --update", name,
+                       run.model);
+    const std::string line = difference_of(run, *found, "", " in the golden file");
     if (!line.empty()) lines.push_back(line);
   }
   return lines;
-} catch (const std::exception& error) {
-  fail<DataError>("{} is not a golden file ({}); write it again with athanor smoke --update", name, error.what());
 }
 
 }  // namespace athanor

@@ -14,6 +14,7 @@
 #include "ops/matmul_paths.h"
 #include "train/optimizer_pieces.h"
 #include "train/preflight.h"
+#include "train/smoke_tracer.h"
 #include "train/train_step.h"
 
 namespace athanor {
@@ -73,21 +74,32 @@ void check_each(const TrainState& state, const std::string& what,
   }
 }
 
+struct SmokeModel {
+  const char* name;
+  bool sparse;
+  const char* dtype;
+};
+constexpr SmokeModel kDense{"dense", false, "float32"}, kDenseBf16{"dense-bfloat16", false, "bfloat16"},
+    kSparse{"sparse", true, "bfloat16"}, kSparseFp32{"sparse-float32", true, "float32"};
+
 class Smoke {
  public:
-  Smoke(const char* name, bool sparse, const char* dtype, at::Device device = at::kCPU)
-      : state_(smoke_config(sparse, dtype), {}, {.device = device}), sparse_(sparse) {
-    run_.model = name;
+  /// @param tracer  null: none.
+  explicit Smoke(const SmokeModel& model, at::Device device = at::kCPU, SmokeTracer* tracer = nullptr)
+      : state_(smoke_config(model.sparse, model.dtype), {}, {.device = device}), sparse_(model.sparse),
+        tracer_(tracer) {
+    run_.model = model.name;
     initialize_parameters(state_.config.model, 1, state_.model.parameters);
     for (const auto& spec : make_inventory(state_.config.model)) {
       initial_.emplace(spec.name, state_.model.parameters.master_copy(spec.name).view({-1}));
     }
+    if (tracer_) tracer_->begin_model(run_.model, state_);
   }
 
   /// Takes steps from the first one on.
   std::vector<SmokeStep> steps(int64_t count) {
-    for (int64_t step = 0; step < count; ++step) {
-      const StepReport report = train_step(state_, smoke_batch(step));
+    for (int64_t step = 0; step < count && !(tracer_ && tracer_->has_all()); ++step) {
+      const StepReport report = take(smoke_batch(step));
       const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
       run_.steps.push_back({loss, report.grad_norm});
       if (step == 0) check_first(report, loss);
@@ -97,6 +109,7 @@ class Smoke {
 
   SmokeRun run() {
     steps(kSteps);
+    if (tracer_ && tracer_->has_all()) return std::move(run_);
     check_each(
         state_, "receives no gradient",
         [&](const auto& spec, int64_t begin, int64_t end) {
@@ -122,6 +135,16 @@ class Smoke {
   }
 
  private:
+  StepReport take(const Batch& batch) {
+    if (!tracer_) return train_step(state_, batch);
+    tracer_->add_input(batch);
+    StepReport report = compute_gradients(state_, batch);
+    tracer_->add_gradients(state_);
+    apply_update(state_, batch, report);
+    tracer_->add_update(state_, report);
+    return report;
+  }
+
   void check_first(const StepReport& report, double loss) {
     const double expected = expected_first_loss(state_.config.model);
     if (std::abs(loss - expected) > 0.2)
@@ -139,6 +162,7 @@ class Smoke {
 
   TrainState state_;
   bool sparse_;
+  SmokeTracer* tracer_;
   SmokeRun run_;
   std::map<std::string, Tensor> initial_;
 };
@@ -160,28 +184,31 @@ bool on_widening_path() {
 
 namespace {
 
-SmokeRun twice_on(at::Device device, const char* name, bool sparse, const char* dtype) {
+std::vector<SmokeModel> smoke_models(at::Device device) {
+  if (!device.is_cpu()) return {kDense, kDenseBf16, kSparseFp32, kSparse};
+  if (on_widening_path()) return {kDense, kSparse, kDenseBf16, kSparseFp32};
+  return {kDense, kSparse};
+}
+
+// A device has no golden file: a second run takes its place.
+void compare_with_second_run(SmokeRun& run, const SmokeModel& model, at::Device device) {
   constexpr int64_t kAgain = 10;
-  SmokeRun run = Smoke(name, sparse, dtype, device).run();
-  const auto again = Smoke(name, sparse, dtype, device).steps(kAgain);
+  const auto again = Smoke(model, device).steps(kAgain);
   const auto differs = std::ranges::mismatch(again, run.steps);
   if (differs.in1 != again.end())
     run.findings.push_back(fmt::format("step {} of a second run has other bits: loss {}, and {} in the first",
                                        differs.in1 - again.begin() + 1, differs.in1->loss, differs.in2->loss));
-  return run;
 }
 
 }  // namespace
 
-std::vector<SmokeRun> run_smoke(at::Device device) {
+std::vector<SmokeRun> run_smoke(at::Device device, SmokeTracer* tracer) {
   at::set_num_threads(kThreads);
-  if (!device.is_cpu())
-    return {twice_on(device, "dense", false, "float32"), twice_on(device, "dense-bfloat16", false, "bfloat16"),
-            twice_on(device, "sparse-float32", true, "float32"), twice_on(device, "sparse", true, "bfloat16")};
-  std::vector<SmokeRun> runs = {Smoke("dense", false, "float32").run(), Smoke("sparse", true, "bfloat16").run()};
-  if (on_widening_path()) {
-    runs.push_back(Smoke("dense-bfloat16", false, "bfloat16").run());
-    runs.push_back(Smoke("sparse-float32", true, "float32").run());
+  std::vector<SmokeRun> runs;
+  for (const SmokeModel& model : smoke_models(device)) {
+    if (tracer && !tracer->wants(model.name)) continue;
+    runs.push_back(Smoke(model, device, tracer).run());
+    if (!device.is_cpu() && !(tracer && tracer->has_all())) compare_with_second_run(runs.back(), model, device);
   }
   return runs;
 }

@@ -10,6 +10,8 @@
 
 namespace athanor {
 
+class SmokeTracer;
+
 struct SmokeStep {
   double loss = 0, grad_norm = 0;
   bool operator==(const SmokeStep& other) const;  ///< compares bit by bit
@@ -30,7 +32,9 @@ bool on_widening_path();
 /// (expected_first_loss), that the first entropy of the routers is near ln(experts), that every parameter (and expert)
 /// receives a gradient and moves, and that the loss falls. On a device each model is trained in both types, and its
 /// first ten steps a second time, which must have the same bits.
-std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU);
+/// @param tracer  records the tensors; null: nothing does. A model takes no further step once it has all that is
+///                asked for; nothing is checked then.
+std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);
 
 /// Returns the name of the kind of machine. The bits of the results depend on the path of matrix products and on the
 /// library. The paths that widen have one file for all machines with AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0";
@@ -39,6 +43,15 @@ std::string machine_kind();
 
 /// Returns the text of a golden file, which holds each number as its bits and, for people, in decimal form.
 std::string golden_text(const std::vector<SmokeRun>& runs, const std::string& kind);
+
+/// Returns the steps of each model in a golden file, in the order of the file.
+/// @throws DataError if the text is no golden file.
+std::vector<SmokeRun> read_golden(const std::string& golden, const std::string& name);
+
+/// Returns a line about the first step of two runs of a model that differs; empty if all bits are equal.
+/// @param here, there  what follows a number of each run: "", " in the golden file".
+std::string difference_of(const SmokeRun& run, const SmokeRun& other, const std::string& here,
+                          const std::string& there);
 
 /// Returns a line for each model that differs, about its first step that does; empty if all bits are equal.
 /// @param golden  text of a golden file.

@@ -30,7 +30,7 @@ KINDS = {
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
     "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
-    "--job-script": "lines",
+    "--job-script": "lines", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -53,6 +53,7 @@ WRONG = {  # name of the case → value
     "absolute folder": {"not absolute": "empty"},
     "log": {"missing": "nowhere.log", "a folder": "empty", "an empty file": "empty.jsonl"},
     "signatures": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt", "of another kind": "run.toml"},
+    "traced tensor": {"incomplete": "dense:1", "of no model": "nonsense:1:loss:sum", "misspelled": "dense:0:initial:lm_head.wieght"},
     "program": {"missing": "nowhere", "a folder": "./empty", "a text": "./notes.txt"},
     ANY: {},
 }
@@ -145,6 +146,12 @@ def command_line(row, value):
     if name in words:
         at = words.index(name)
         del words[at:at + 2]
+    if row["command"] == "smoke" and name in ("--trace-tensor", "--timeout"):
+        words += {"--trace-tensor": ["--trace", "new"], "--timeout": ["--against", "nowhere"]}[name]
+        if name == "--timeout":
+            del words[:2]  # --golden-dir
+    if row["command"] == "smoke" and name in ("--against",):
+        del words[:2]
     if name == "--attributes" and value is not None:
         words += ["--keep", "true"] if value != "nowhere" else []
     return [*words, name] if value is None else [*words, f"{name}={value}"] if value.startswith("-") else [*words, name, value]

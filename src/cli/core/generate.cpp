@@ -76,7 +76,7 @@ int generate_in(comm::World& world, const GenerateArguments& given) {
   load.device = agree_on_devices(given.device, "--device", world);
   load.overrides = given.overrides;
   const LoadedModel model = load_model(given.model, world, load);
-  std::unique_ptr<AnswerReader> answers;
+  std::unique_ptr<ContinuationReader> answers;
   if (prompts) {
     prompts->check_all([&](const PromptText& prompt) { encode_prompt(model, prompt, given.max_new_tokens); });
     answers = given.json ? answers_as_json() : answers_as_text();

@@ -1,12 +1,15 @@
 #include <fmt/core.h>
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/files.h"
 #include "base/log.h"
 #include "cli/core.h"
+#include "cli/core/smoke_against.h"
 #include "ops/device_choice.h"
 #include "train/smoke.h"
+#include "train/smoke_tracer.h"
 
 namespace athanor {
 namespace {
@@ -50,22 +53,53 @@ int report(const std::vector<SmokeRun>& runs, const fs::path& golden, const std:
   return problems;
 }
 
+// A pipe is written as it is: it cannot be replaced by a file that is whole.
+void write_trace(const fs::path& path, const std::string& text) {
+  std::error_code ignored;
+  if (!fs::exists(path, ignored) || fs::is_regular_file(path, ignored)) return write_file_atomically(path, text);
+  std::ofstream pipe(path, std::ios::binary);
+  if (!(pipe << text << std::flush)) fail_errno("cannot write", path.string());
+}
+
+int trace_one_tensor(const SmokeArguments& given, at::Device device) {
+  SmokeTracer tracer(TracedPlace::parse(given.trace_tensor));
+  run_smoke(device, &tracer);
+  const SmokeTrace trace = tracer.take(device);
+  write_trace(given.trace, text_of(trace));
+  const TracedTensor& tensor = trace.models.front().tensors.front();
+  log::info("{} written: {} values of {} ({} {})", given.trace, trace.values.size(), given.trace_tensor, tensor.shape,
+            tensor.type);
+  return 0;
+}
+
+// Trains the models, and writes the trace if one is asked for.
+std::vector<SmokeRun> run_traced(const SmokeArguments& given, at::Device device) {
+  if (given.trace.empty()) return run_smoke(device);
+  SmokeTracer tracer;
+  auto runs = run_smoke(device, &tracer);
+  write_trace(given.trace, text_of(tracer.take(device)));
+  return runs;
+}
+
 }  // namespace
 }  // namespace athanor
 
 ATHANOR_CORE_ENTRY(smoke) {
   using namespace athanor;
   const auto& given = *static_cast<const SmokeArguments*>(arguments);
-  if (const at::Device device = ops::choose_device(given.device, {}, "--device"); !device.is_cpu()) {
+  const at::Device device = ops::choose_device(given.device, {}, "--device");
+  if (!given.against.empty()) return smoke_against(given, device);
+  if (!given.trace_tensor.empty()) return trace_one_tensor(given, device);
+  if (!device.is_cpu()) {
     ATHANOR_CHECK(!given.update, "smoke: golden files are those of CPUs; leave out --update, or --device");
-    const int problems = report_checks(run_smoke(device));
+    const int problems = report_checks(run_traced(given, device));
     if (problems == 0) fmt::print("a second run of each model on {} has the same bits\n", device.str());
     return problems == 0 ? 0 : 1;
   }
   const std::string kind = machine_kind();
   const fs::path folder = given.golden_dir.empty() ? default_golden_dir() : fs::path(given.golden_dir);
   const fs::path golden = folder / (kind + ".json");
-  const auto runs = run_smoke();
+  const auto runs = run_traced(given, device);
   if (given.update) {
     fs::create_directories(folder);
     write_file_atomically(golden, golden_text(runs, kind));

@@ -36,16 +36,16 @@ class InOrder {
   std::map<size_t, Held> held_;
 };
 
-class TextAnswers : public AnswerReader {
+class TextAnswers : public ContinuationReader {
  public:
-  void add(const Answer& answer, std::string_view piece) override {
+  void add(const Continuation& answer, std::string_view piece) override {
     if (piece.empty()) {
       out_.add(answer.index, (answer.index > 0 ? "\n" : "") + answer.prompt);
     } else {
       out_.add(answer.index, piece);
     }
   }
-  void end(const Answer& answer) override {
+  void end(const Continuation& answer) override {
     out_.add(answer.index, "\n");
     out_.end(answer.index);
   }
@@ -55,10 +55,10 @@ class TextAnswers : public AnswerReader {
   InOrder out_;
 };
 
-class JsonAnswers : public AnswerReader {
+class JsonAnswers : public ContinuationReader {
  public:
-  void add(const Answer&, std::string_view) override {}
-  void end(const Answer& answer) override {
+  void add(const Continuation&, std::string_view) override {}
+  void end(const Continuation& answer) override {
     nlohmann::json line = {{"prompt", answer.prompt}, {"prompt_ids", answer.prompt_ids}, {"new_ids", answer.new_ids},
                            {"text", answer.text},     {"ended", answer.ended},           {"stop", nullptr}};
     if (answer.stop) line["stop"] = *answer.stop;
@@ -73,7 +73,7 @@ class JsonAnswers : public AnswerReader {
 
 }  // namespace
 
-std::unique_ptr<AnswerReader> answers_as_text() { return std::make_unique<TextAnswers>(); }
-std::unique_ptr<AnswerReader> answers_as_json() { return std::make_unique<JsonAnswers>(); }
+std::unique_ptr<ContinuationReader> answers_as_text() { return std::make_unique<TextAnswers>(); }
+std::unique_ptr<ContinuationReader> answers_as_json() { return std::make_unique<JsonAnswers>(); }
 
 }  // namespace athanor

@@ -41,17 +41,22 @@ struct Workspace {
 template <class T, class P>
 class QueryTile {
  public:
-  QueryTile(const AttentionShape& shape, const void* keys_transposed, const void* values, void* scratch)
-      : shape_(shape), keys_(static_cast<const P*>(keys_transposed)), values_(static_cast<const P*>(values)),
-        work_(shape, scratch), dim_steps_(steps_of<P>(shape.head_dim)),
+  QueryTile(const AttentionShape& shape, const PackedHead& own, std::span<const PackedHead> before, void* scratch)
+      : shape_(shape), own_(own), before_(before), work_(shape, scratch), dim_steps_(steps_of<P>(shape.head_dim)),
         dim_tiles_(divide_up(shape.head_dim, kTileColumns)) {}
 
   void run(HeadRows<const T> q, HeadRows<T> out, float* logsumexp, int64_t first, int64_t rows) {
     copy_whole_steps(q, first, rows, shape_.head_dim, work_.queries);
     std::fill_n(softmax_.largest, kTileRows, -std::numeric_limits<float>::infinity());
     std::fill_n(softmax_.sum, kTileRows, 0.0f);
+    is_first_ = true;
+    for (const PackedHead& all : before_) {
+      for (int64_t key = 0; key < all.length; key += kKeys)
+        add_keys(all, rows, key, std::min(all.length, key + kKeys), {all.length - key, 0});
+    }
     const int64_t end = first + rows;  // keys that the last query sees
-    for (int64_t key = 0; key < end; key += kKeys) add_keys(first, rows, key, std::min(end, key + kKeys));
+    for (int64_t key = 0; key < end; key += kKeys)
+      add_keys(own_, rows, key, std::min(end, key + kKeys), {first + 1 - key, 1});
     float inverse[kTileRows];
     for (int64_t i = 0; i < rows; ++i) {
       inverse[i] = 1.0f / softmax_.sum[i];
@@ -65,27 +70,37 @@ class QueryTile {
   }
 
  private:
-  void add_keys(int64_t first, int64_t rows, int64_t key, int64_t end) {
+  // Row i sees the first `columns` + i · `step` keys of the block.
+  struct Seen {
+    int64_t columns, step;
+  };
+
+  void add_keys(const PackedHead& from, int64_t rows, int64_t key, int64_t end, Seen seen) {
     const int64_t tiles = divide_up(end - key, kTileColumns);
-    const P* panel = keys_ + key / kTileColumns * panel_elements<P>(shape_.head_dim);
+    const P* panel =
+        static_cast<const P*>(from.keys_transposed) + key / kTileColumns * panel_elements<P>(shape_.head_dim);
     for (int64_t t = 0; t < tiles; ++t, panel += panel_elements<P>(shape_.head_dim)) {
       gemm_tile(shape_.path, rows, work_.queries, dim_steps_ * kStep<P>, kStep<P>, panel, dim_steps_,
                 work_.scores + t * kTileElements, false);
     }
     float rescale[kTileRows];
-    softmax_tiles(work_.scores, rows, tiles, first + 1 - key, shape_.scale, softmax_, rescale, work_.weights, kKeys);
-    if (key > 0) scale_tiles(work_.out, rows, dim_tiles_, rescale);
-    const P* values = values_ + key * kTileColumns;  // kKeys are whole steps
-    for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(shape_.length)) {
+    softmax_tiles(work_.scores, rows, tiles, seen.columns, shape_.scale, softmax_, rescale, work_.weights, kKeys,
+                  seen.step);
+    if (!is_first_) scale_tiles(work_.out, rows, dim_tiles_, rescale);
+    const P* values = static_cast<const P*>(from.values) + key * kTileColumns;  // kKeys are whole steps
+    for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(from.length)) {
       gemm_tile(shape_.path, rows, work_.weights, kKeys, kStep<P>, values, steps_of<P>(end - key),
-                work_.out + d * kTileElements, key > 0);
+                work_.out + d * kTileElements, !is_first_);
     }
+    is_first_ = false;
   }
 
   const AttentionShape& shape_;
-  const P *keys_, *values_;
+  PackedHead own_;
+  std::span<const PackedHead> before_;
   Workspace<P> work_;
   int64_t dim_steps_, dim_tiles_;
+  bool is_first_ = true;  // no keys have been added to the tile's sums yet
   SoftmaxRows softmax_{};
 };
 
@@ -116,10 +131,10 @@ void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels) {
 
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
-                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end,
-                       void* scratch) {
+                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch,
+                       std::span<const PackedHead> before) {
   with_packed<T>(shape.path, [&]<class P>(P*) {
-    QueryTile<T, P> tile(shape, keys_transposed, values, scratch);
+    QueryTile<T, P> tile(shape, {keys_transposed, values, shape.length}, before, scratch);
     for (int64_t first = begin; first < end; first += kTileRows)
       tile.run(q, out, logsumexp, first, std::min(kTileRows, end - first));
   });
@@ -136,7 +151,7 @@ int64_t attention_forward_scratch(const AttentionShape& shape) {
   template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                                  \
   template void pack<T>(const AttentionShape&, HeadRows<const T>, void*);                                             \
   template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*, HeadRows<T>, \
-                                     float*, int64_t, int64_t, void*);                                                \
+                                     float*, int64_t, int64_t, void*, std::span<const PackedHead>);                   \
   template int64_t attention_forward_scratch<T>(const AttentionShape&);
 ATHANOR_ATTENTION_FORWARD(float)
 ATHANOR_ATTENTION_FORWARD(Bf16)

@@ -9,11 +9,12 @@ namespace {
 
 constexpr int64_t kWidth = kTileColumns;
 
-ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t visible) {
+ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, int64_t step) {
   for (int64_t i = 0; i < num_rows; ++i) {
-    for (int64_t t = (visible + i) / kWidth; t < tiles; ++t) {
+    const int64_t seen = visible + i * step;
+    for (int64_t t = seen / kWidth; t < tiles; ++t) {
       float* row = scores + t * kTileElements + i * kWidth;
-      for (int64_t j = 0; j < kWidth; ++j) row[j] = t * kWidth + j < visible + i ? row[j] : -HUGE_VALF;
+      for (int64_t j = 0; j < kWidth; ++j) row[j] = t * kWidth + j < seen ? row[j] : -HUGE_VALF;
     }
   }
 }
@@ -52,8 +53,8 @@ ATHANOR_INLINE float weigh_row(const float* row, int64_t tiles, float scale, flo
 
 template <class T>
 ATHANOR_INLINE void softmax(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale,
-                            SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {
-  if (visible < tiles * kWidth) hide(scores, num_rows, tiles, visible);
+                            SoftmaxRows& rows, float* rescale, T* weights, int64_t ld, int64_t step) {
+  if (visible < tiles * kWidth) hide(scores, num_rows, tiles, visible, step);
   for (int64_t i = 0; i < num_rows; ++i) {
     const float* row = scores + i * kWidth;
     const float largest = larger(rows.largest[i], largest_of_row(row, tiles) * scale);
@@ -134,8 +135,8 @@ ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_ti
 #define ATHANOR_SOFTMAX(T)                                                                                             \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale, \
-                                         SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {                  \
-    softmax(scores, num_rows, tiles, visible, scale, rows, rescale, weights, ld);                                      \
+                                         SoftmaxRows& rows, float* rescale, T* weights, int64_t ld, int64_t step) {    \
+    softmax(scores, num_rows, tiles, visible, scale, rows, rescale, weights, ld, step);                                \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(const float* scores, const float* dp, int64_t num_rows,              \

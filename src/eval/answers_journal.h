@@ -1,0 +1,43 @@
+#pragma once
+// The answers to a task set's documents on disk while they are computed, so that an evaluation that was interrupted
+// goes on where it was.
+//
+// The file has a line for each document, in order, and a line after each window (evaluation.h), which is computed as a
+// whole: only whole windows are taken up again, so that the result has the bits of one that was not interrupted.
+
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/append_file.h"
+#include "tasks/task_document.h"
+
+namespace athanor {
+
+using Answers = std::vector<tasks::Answer>;
+
+class AnswersJournal {
+ public:
+  /// Opens or creates the file. What an earlier process has left is kept if it belongs to the same evaluation, up to
+  /// its last whole window, and replaced otherwise.
+  /// @param identity  names what the answers depend on: model, tasks, rows, settings.
+  /// @throws IoError.
+  AnswersJournal(const std::filesystem::path& file, const std::string& identity);
+
+  /// Returns the answers that are there, one entry for each document, and forgets them.
+  std::vector<Answers> take_earlier() { return std::move(earlier_); }
+  /// Appends a window. @throws IoError.
+  void append(const std::vector<Answers>& window);
+  /// Removes the file: the results have been written.
+  void remove();
+
+ private:
+  std::filesystem::path file_;
+  std::vector<Answers> earlier_;
+  size_t total_ = 0;  ///< documents in the file
+  std::optional<AppendFile> out_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,177 @@
+#include "eval/evaluation.h"
+
+#include <future>
+#include <optional>
+
+#include "base/console.h"
+#include "base/error.h"
+#include "base/parallel_for.h"
+#include "eval/forest_scorer.h"
+
+namespace athanor {
+namespace {
+
+struct Window {
+  std::vector<tasks::TaskDocument> documents;
+  std::vector<std::vector<std::vector<TokenRequest>>> sequences;  // of each request of each document
+  ForestBatches packed;
+};
+
+// Makes one window after the other.
+class Preparation {
+ public:
+  Preparation(const EvaluationInput& input, const EvaluationOptions& options, tasks::DocumentStream& stream)
+      : input_(input), options_(options), stream_(stream) {}
+
+  // A window without documents is the end.
+  Window next() {
+    Window window;
+    int64_t tokens = 0;
+    while (tokens < options_.window_tokens) {
+      const size_t first = window.documents.size();
+      if (!read_some(window)) break;
+      window.sequences.resize(window.documents.size());
+      parallel_for(num_threads(), std::ssize(window.documents) - static_cast<int64_t>(first),
+                   [&](int64_t i) { encode(window, first + static_cast<size_t>(i)); });
+      for (size_t d = first; d < window.documents.size(); ++d) tokens += count_tokens(window.sequences[d]);
+    }
+    pack(window);
+    return window;
+  }
+
+ private:
+  // Documents are encoded in blocks, since a window ends where its tokens are enough.
+  static constexpr int kBlock = 64;
+  static int num_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+  bool read_some(Window& window) {
+    for (int i = 0; i < kBlock; ++i) {
+      tasks::TaskDocument document;
+      if (!stream_.next(document)) return i > 0;
+      window.documents.push_back(std::move(document));
+    }
+    return true;
+  }
+
+  void encode(Window& window, size_t index) const {
+    const tasks::TaskDocument& document = window.documents[index];
+    for (size_t r = 0; r < document.requests.size(); ++r) {
+      const auto where = [&] {
+        return fmt::format("{}, document {}, request {}", input_.tasks->name(document.task), document.doc_id, r + 1);
+      };
+      try {
+        window.sequences[index].push_back(
+            input_.encoder->encode(document.requests[r], input_.tasks->stride(document.task)));
+      } catch (const DataError& error) {
+        throw DataError(where() + ": " + error.what());
+      }
+      for (const TokenRequest& sequence : window.sequences[index].back()) {
+        ATHANOR_CHECK_DATA(!options_.refuse_truncation || sequence.num_truncated == 0,
+                           "{}: its {} tokens are {} more than the model reads ({}); leave out --no-truncation to drop "
+                           "them from the beginning of its context",
+                           where(), std::ssize(sequence.tokens) - 1 + sequence.num_truncated, sequence.num_truncated,
+                           input_.encoder->max_length());
+      }
+    }
+  }
+
+  static int64_t count_tokens(const std::vector<std::vector<TokenRequest>>& requests) {
+    int64_t tokens = 0;
+    for (const auto& request : requests) {
+      for (const TokenRequest& sequence : request) tokens += std::ssize(sequence.tokens);
+    }
+    return tokens;
+  }
+
+  void pack(Window& window) const {
+    std::vector<ScoredSequence> sequences;
+    for (const auto& document : window.sequences) {
+      for (const auto& request : document) {
+        for (const TokenRequest& sequence : request) sequences.push_back({sequence.tokens, sequence.num_scored});
+      }
+    }
+    window.packed = {pack_sequences(sequences, options_.batch_tokens), std::ssize(sequences)};
+  }
+
+  const EvaluationInput& input_;
+  const EvaluationOptions& options_;
+  tasks::DocumentStream& stream_;
+};
+
+std::vector<Answers> answers_of(const Window& window, const std::vector<SequenceScore>& scores) {
+  std::vector<Answers> result;
+  size_t next = 0;
+  for (const auto& document : window.sequences) {
+    Answers answers;
+    for (const auto& request : document) {
+      tasks::Answer answer{0, true, 0};
+      for (const TokenRequest& sequence : request) {
+        answer.log_likelihood += scores[next].log_likelihood;
+        answer.is_greedy = answer.is_greedy && scores[next].is_greedy;
+        answer.num_tokens += sequence.num_scored;
+        ++next;
+      }
+      answers.push_back(answer);
+    }
+    result.push_back(std::move(answers));
+  }
+  return result;
+}
+
+void count(const Window& window, EvaluationCounts& counts) {
+  for (size_t d = 0; d < window.documents.size(); ++d) {
+    counts.documents += 1;
+    for (const auto& request : window.sequences[d]) {
+      counts.requests += 1;
+      for (const TokenRequest& sequence : request) {
+        counts.tokens += std::ssize(sequence.tokens) - 1;
+        if (sequence.num_truncated > 0 && counts.truncated++ == 0) counts.truncated_task = window.documents[d].task;
+      }
+    }
+  }
+  for (const TokenForest& batch : window.packed.batches) counts.computed_tokens += std::ssize(batch.tokens);
+}
+
+// Passes on what an earlier process has answered.
+void replay(const EvaluationInput& input, tasks::DocumentStream& stream, ProgressBar& progress) {
+  if (!input.journal) return;
+  for (const Answers& answers : input.journal->take_earlier()) {
+    tasks::TaskDocument document;
+    ATHANOR_CHECK_DATA(stream.next(document) && document.requests.size() == answers.size(),
+                       "the answers that an earlier process has left do not fit the tasks; remove them");
+    input.answered(document, answers);
+    progress.skip(1);
+  }
+}
+
+EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options) {
+  EvaluationCounts counts;
+  ProgressBar progress("evaluating", static_cast<uint64_t>(input.tasks->num_documents()), "documents", kLongWork_s);
+  const auto stream = input.tasks->documents();
+  replay(input, *stream, progress);
+  Preparation preparation(input, options, *stream);
+  Window window = preparation.next();
+  while (!window.documents.empty()) {
+    auto following = std::async(std::launch::async, [&] { return preparation.next(); });
+    const auto answers = answers_of(window, *score_forests(model, &window.packed));
+    if (input.journal) input.journal->append(answers);
+    for (size_t d = 0; d < answers.size(); ++d) input.answered(window.documents[d], answers[d]);
+    progress.add(window.documents.size());
+    count(window, counts);
+    window = following.get();
+  }
+  score_forests(model, nullptr);  // tells the other ranks that there are no more
+  progress.finish();
+  return counts;
+}
+
+}  // namespace
+
+EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options) {
+  if (model.mesh.is_first()) return lead(model, input, options);
+  while (score_forests(model, nullptr)) {
+  }
+  return {};
+}
+
+}  // namespace athanor

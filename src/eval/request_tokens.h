@@ -1,0 +1,57 @@
+#pragma once
+// Requests of tasks as tokens, as lm_eval 0.4.13 makes them (TemplateLM and HFLM there): context and continuation are
+// encoded together, a text that is too long loses its first tokens, and a text begins with what the model's tokenizer
+// puts there.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tasks/task_document.h"
+#include "tokenizer/post_processor.h"
+#include "tokenizer/tokenizer.h"
+
+namespace athanor {
+
+/// A sequence of tokens, of which the last ones are scored, each given those before it.
+struct TokenRequest {
+  std::vector<int32_t> tokens;
+  int64_t num_scored = 0;     ///< at least 1 and less than tokens.size()
+  int64_t num_truncated = 0;  ///< tokens of the context that were left out at its beginning
+};
+
+class RequestEncoder {
+ public:
+  /// @param tokenizer_file  the tokenizer's file; tokenizer_config.json and special_tokens_map.json next to it name the
+  ///        tokens that begin and end a text. Must outlive this: `tokenizer`.
+  /// @param eos_id      the end-of-document token if those files do not name one.
+  /// @param max_length  the most tokens that the model reads: its positions.
+  /// @throws DataError if a text can begin with no token: neither is known.
+  RequestEncoder(const Tokenizer& tokenizer, const std::filesystem::path& tokenizer_file,
+                 std::optional<uint32_t> eos_id, int64_t max_length);
+
+  /// Returns the sequences that together answer a request: one, or for a rolling text as many as it has windows, whose
+  /// log-likelihoods add up; none for an empty rolling text.
+  /// @param stride  for a rolling text: tokens that each window after the first scores, so that each of them is given
+  ///        at least max_length − stride others; 0: as many as fit (lm_eval's rolling form).
+  /// @throws DataError if the continuation has no tokens, or more than the model reads.
+  std::vector<TokenRequest> encode(const tasks::TextRequest& request, int64_t stride = 0) const;
+
+  uint32_t prefix() const { return prefix_; }  ///< the token that stands for an empty context
+  int64_t max_length() const { return max_length_; }
+
+ private:
+  std::vector<int32_t> encode_text(std::string_view text, bool with_special_tokens) const;
+  TokenRequest fit(std::vector<int32_t> context, std::vector<int32_t> continuation) const;
+  std::vector<TokenRequest> windows(const std::vector<int32_t>& text, int64_t stride) const;
+
+  const Tokenizer& tokenizer_;
+  SequenceTemplate around_;
+  uint32_t prefix_ = 0;
+  std::string prefix_text_;
+  int64_t max_length_;
+};
+
+}  // namespace athanor

@@ -1,0 +1,104 @@
+#include "eval/results_file.h"
+
+#include <chrono>
+
+#include "base/build_info.h"
+#include "base/error.h"
+#include "base/files.h"
+#include "base/hash.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+// Names, sizes and times of the files in a folder: a changed file has another time.
+Json file_list(const fs::path& folder) {
+  std::vector<std::string> files;
+  std::error_code ignored;
+  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
+    if (!entry.is_regular_file(ignored)) continue;
+    files.push_back(fmt::format("{} {} {}", entry.path().lexically_relative(folder).string(), entry.file_size(ignored),
+                                entry.last_write_time(ignored).time_since_epoch().count()));
+  }
+  std::ranges::sort(files);
+  return files;
+}
+
+// A checkpoint's manifest has the hashes of all its pieces.
+Json identity_of(const ModelSource& source) {
+  const fs::path manifest = source.folder / "manifest.json";
+  if (fs::exists(manifest)) return {{"manifest", hash_file(manifest)}};
+  return {{"folder", fs::weakly_canonical(source.folder).string()}, {"files", file_list(source.folder)}};
+}
+
+Json selection_json(const EvaluationSettings& settings) {
+  const auto& [selection, options, dtype, device, data_ranks] = settings;
+  Json json{{"tasks", selection.names},
+            {"limit", selection.limit},
+            {"fewshot_seed", selection.fewshot_seed},
+            {"dtype", dtype},
+            {"device", device},
+            {"batch_tokens", options.batch_tokens},
+            {"window_tokens", options.window_tokens},
+            {"no_truncation", options.refuse_truncation}};
+  if (selection.num_fewshot) json["num_fewshot"] = *selection.num_fewshot;
+  return json;
+}
+
+}  // namespace
+
+std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
+                                const EvaluationSettings& settings) {
+  Json what{{"model", identity_of(source)},
+            {"settings", selection_json(settings)},
+            {"rows", file_list(settings.selection.data)},
+            {"version", build_info().version}};
+  for (int64_t t = 0; t < tasks.num_tasks(); ++t)
+    what["tasks"].push_back({tasks.name(t), tasks.num_fewshot(t), tasks.num_documents(t), tasks.stride(t)});
+  return hash_hex(what.dump());
+}
+
+Json results_document(Json results, const LoadedModel& model, const EvaluationSettings& settings,
+                      const EvaluationCounts& counts, const std::string& identity, double seconds) {
+  const ModelSource& source = model.source;
+  const auto& selection = settings.selection;
+  Json config{{"model", "athanor"},
+              {"model_args", "pretrained=" + source.folder.string()},
+              {"model_num_parameters", count_parameters(model.config)},
+              {"model_dtype", settings.dtype},
+              {"batch_size", fmt::format("{} tokens", settings.options.batch_tokens)},
+              {"device", settings.device},
+              {"limit", selection.limit > 0 ? Json(selection.limit) : Json(nullptr)},
+              {"fewshot_seed", selection.fewshot_seed}};
+  results["config"] = std::move(config);
+  results["date"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+  results["model_source"] = "athanor";
+  results["model_name"] = source.folder.string();
+  results["max_length"] = model.config.max_position_embeddings;
+  results["total_evaluation_time_seconds"] = fmt::format("{:.3f}", seconds);
+  Json own{{"version", build_info().version}, {"commit", build_info().commit}, {"evaluation", identity}};
+  if (source.step >= 0) own["step"] = source.step;
+  if (source.tokens >= 0) own["tokens"] = source.tokens;
+  own["settings"] = selection_json(settings);
+  own["data_ranks"] = settings.data_ranks;
+  own["documents"] = counts.documents;
+  own["requests"] = counts.requests;
+  own["tokens_of_requests"] = counts.tokens;
+  own["tokens_computed"] = counts.computed_tokens;
+  own["truncated_requests"] = counts.truncated;
+  own["seconds"] = seconds;
+  results["athanor"] = std::move(own);
+  return results;
+}
+
+Json read_results(const fs::path& file) {
+  const Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  ATHANOR_CHECK_DATA(results.is_object() && results.contains("results") && results["results"].is_object(),
+                     "{} has no results of an evaluation; name a file that athanor eval or lm_eval has written",
+                     file.string());
+  return results;
+}
+
+}  // namespace athanor

@@ -1,0 +1,36 @@
+#pragma once
+// The results of an evaluation on disk, in the shape of lm_eval's results_*.json with a member `athanor` in addition,
+// and the identity by which a second call knows what it finds there.
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "eval/evaluation.h"
+#include "eval/loaded_model.h"
+
+namespace athanor {
+
+/// What an evaluation depends on in addition to its model and tasks.
+struct EvaluationSettings {
+  tasks::TaskSelection selection;
+  EvaluationOptions options;
+  std::string dtype, device;
+  int data_ranks = 1;  ///< for the record: no bit depends on it
+};
+
+/// Returns a hash of what the answers depend on: the model's files, the task files and rows, the settings.
+std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
+                                const EvaluationSettings& settings);
+
+/// Adds to lm_eval's results what it says of the model and its settings, and in `athanor` what only we know: the step
+/// and its tokens, the counts, the identity.
+nlohmann::ordered_json results_document(nlohmann::ordered_json results, const LoadedModel& model,
+                                        const EvaluationSettings& settings, const EvaluationCounts& counts,
+                                        const std::string& identity, double seconds);
+
+/// Returns the results in a file, of this program or of lm_eval. @throws DataError if it is none; IoError.
+nlohmann::ordered_json read_results(const std::filesystem::path& file);
+
+}  // namespace athanor

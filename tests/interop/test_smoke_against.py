@@ -1,0 +1,246 @@
+"""athanor smoke --trace and --against: the first step and tensor in which two builds differ.
+
+Other builds are played by scripts that run this one: with another path of products, with a function of the C library
+replaced (so that one kernel computes something else, without a second build), or with options taken away.
+"""
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import time
+
+import pytest
+
+MATMUL = {"ATHANOR_MATMUL": "library"}
+CPUS = pathlib.Path("/proc/cpuinfo").read_text()
+
+
+@pytest.fixture
+def smoke(athanor, tmp_path):
+    """Returns a function that runs athanor smoke with a separate folder for temporary files, which must stay empty."""
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+
+    def run(*arguments, **variables):
+        done = subprocess.run([str(athanor.path), "smoke", *map(str, arguments)], capture_output=True, text=True, timeout=120, cwd=tmp_path,
+                              env={**os.environ, **MATMUL, **variables, "TMPDIR": str(temporary)})
+        assert not list(temporary.iterdir()), "something was left behind"
+        return done
+    return run
+
+
+@pytest.fixture
+def other(tmp_path, athanor):
+    """Returns a function that writes another build's program as a script in which ATHANOR is this build's program."""
+    def write(script, name="other-athanor"):
+        path = tmp_path / name
+        path.write_text("#!/bin/bash\n" + script.replace("ATHANOR ", f"{athanor.path} "))
+        path.chmod(0o755)
+        return path
+    return write
+
+
+def with_planted(tmp_path, source):
+    """Returns the line of a script that replaces functions of the C library by those of a C source."""
+    (tmp_path / "plant.c").write_text(source)
+    library = tmp_path / "plant.so"
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-fno-builtin", "-o", library, tmp_path / "plant.c", "-ldl", "-lm"], check=True)
+    return f'LD_PRELOAD={library} exec ATHANOR "$@"\n'
+
+
+def test_a_build_equals_itself_given_as_a_program_or_as_its_folder(smoke, athanor):
+    done = smoke("--against", athanor.path.parent)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.fullmatch(r"all [\d,]+ tensors of dense, sparse have the same bits in .*athanor\n", done.stdout), done.stdout
+
+
+@pytest.mark.skipif("avx2" not in CPUS or "fma" not in CPUS, reason="this CPU has no path avx2")
+def test_another_path_of_products_is_named_first_and_then_the_first_tensor_and_its_values(smoke, other):
+    done = smoke("--against", other('ATHANOR_MATMUL=avx2 exec ATHANOR "$@"\n'))
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert lines[0] == "products: float32 library, bfloat16 library here, float32 avx2, bfloat16 avx2 there"
+    assert lines[1:3] == [f"{model}: trained there only, and not compared" for model in ("dense-bfloat16", "sparse-float32")]
+    differs = re.fullmatch(r"dense: first differs at step 1, forward of microbatch 0, (model\.\S+) \(4x64x128 float32\): (\d+) of 32768 values differ, the largest "
+                           r"difference is (\S+) at \[\d, \d+, \d+\] \((\S+) here, (\S+) there\), 2\^(-\d+\.\d) of the largest value; one rounding of float32 is at "
+                           r"most 2\^-24 of a value; hashes [0-9a-f]{32} here, [0-9a-f]{32} there", lines[3])
+    assert differs, lines[3]
+    # The embedding multiplies nothing, and attention is the first place that does.
+    assert differs[1] == "model.layers.0.self_attn" and int(differs[2]) > 0
+    # Two orders of a sum of 128 products differ by 128 roundings of 2^-24 of the terms; attention has four such products.
+    assert -24 - 4 < float(differs[6]) < -24 + 7 + 4
+    assert "what computes this place from the one before it, in forward" in lines[4]
+    assert lines[5].startswith("sparse: first differs at step 1, forward of microbatch 0, model.layers.0.")
+
+
+def replaced(function, type_, arguments, value):
+    """Returns the C source of a function of the C library that returns `value`, in which `real` calls the original."""
+    parameters = ", ".join(f"{type_} {name}" for name in arguments)
+    return f"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+{type_} {function}({parameters}) {{
+  {type_} (*real)({parameters}) = ({type_} (*)({parameters}))dlsym(RTLD_NEXT, "{function}");
+  return {value};
+}}
+"""
+
+
+# AdamW divides by 1 - beta^step, which no other code computes: at step 3 alone, the power is a little larger.
+POWER = replaced("pow", "double", "xy", "real(x, y) * (y == 3 && x > 0.5 && x < 1 ? 1 + 1e-4 : 1)")
+# Logarithms of sums of exponentials: at first the loss has 256 nearly equal terms, and attention at most 64. What the loss
+# adds is read by no gradient, and what attention keeps is read by backward alone.
+LOSS, KEPT = (replaced("logf", "float", "x", f"real(x) + (x {condition} ? 1e-4f : 0)") for condition in ("> 64", "<= 64"))
+
+
+def places_of(done):
+    """Returns model → (step, phase, name) of the lines about the first tensor."""
+    found = re.findall(r"^([\w-]+): first differs at step (\d+), ([^,]+), (\S+) \(", done.stdout, re.M)
+    return {model: (int(step), phase, name) for model, step, phase, name in found}
+
+
+def test_a_fault_in_the_optimizer_is_found_in_the_update_of_its_step(smoke, other, tmp_path):
+    done = smoke("--against", other(with_planted(tmp_path, POWER)))
+    assert done.returncode == 1, done.stdout + done.stderr
+    update = (3, "update", "model.embed_tokens.weight")
+    assert places_of(done) == {"dense": update, "sparse": update}
+    assert "look at the optimizer" in done.stdout and "products:" not in done.stdout
+
+
+def test_a_fault_in_the_loss_is_found_in_the_loss(smoke, other, tmp_path):
+    done = smoke("--against", other(with_planted(tmp_path, LOSS)))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert places_of(done)["dense"] == (1, "loss", "sum")
+    # Every token's loss is 1e-4 larger, in all 8 * 63 that have a target; a float32 of about 5.5 rounds by 2^-22 at most.
+    here, there = map(float, re.search(r"dense: first differs at .*? \((\S+) here, (\S+) there\)", done.stdout).groups())
+    assert there - here == pytest.approx(504 * 1e-4, abs=504 * 2**-22 + 1e-5)
+
+
+def test_a_fault_in_what_attention_keeps_for_backward_is_found_in_backward(smoke, other, tmp_path):
+    done = smoke("--against", other(with_planted(tmp_path, KEPT)))
+    assert done.returncode == 1, done.stdout + done.stderr
+    # The last layer's attention goes back into the residual stream after the layer before it.
+    assert places_of(done)["dense"] == (1, "backward of microbatch 0", "model.layers.0")
+
+
+OLDER = """
+case "$*" in
+  *--trace*) echo "athanor smoke: --trace: there is no such option" >&2; exit 2;;
+  "smoke --help") ATHANOR smoke --help | grep -v trace;;
+  *) exec ATHANOR "$@";;
+esac
+"""
+
+
+def test_a_build_that_writes_no_traces_is_compared_by_losses_and_norms(smoke, other, tmp_path):
+    planted = with_planted(tmp_path, POWER).replace('exec ATHANOR "$@"', "")
+    done = smoke("--against", other("export " + planted + OLDER))
+    assert done.returncode == 1, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert "is too old to write a trace: only losses and gradient norms are compared" in lines[0] and lines[1].startswith("here athanor ")
+    # The update of step 3 is first seen in the loss of step 4.
+    for model, line in zip(("dense", "sparse"), lines[2:], strict=True):
+        assert re.fullmatch(rf"{model}: step 4 is the first that differs: loss \S+ here, \S+ there; gradient norm \S+ here, \S+ there", line), line
+
+
+def test_a_build_that_is_not_deterministic_is_named(smoke, other):
+    script = """
+ATHANOR "$@"
+code=$?
+for word in "$@"; do case "$word" in */trace.txt) sed -i '/^2 forward.0 model.norm /s/[0-9a-f]*$/00000000000000000000000000000000/' "$word";; esac; done
+exit $code
+"""
+    done = smoke("--against", other(script))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert places_of(done)["dense"] == (2, "forward of microbatch 0", "model.norm")
+    assert "a second run there has other bits" in done.stdout
+
+
+BAD = {  # case → (script, a part of the line)
+    "no athanor": ("echo hello\n", "no athanor with a smoke test: `smoke --help` ended with code 0; its last line: hello"),
+    "a failing one": ("exit 3\n", "ended with code 3; it printed nothing"),
+    "fails in its run": ('[ "$2" = --help ] && exec ATHANOR "$@"; echo "bad luck" >&2; exit 9\n', "wrote nothing (code 9); its last line: bad luck"),
+    "dies in its run": ('[ "$2" = --help ] && exec ATHANOR "$@"; kill -SEGV $$\n', "wrote nothing (code 139)"),
+    "writes nonsense": ('[ "$2" = --help ] && exec ATHANOR "$@"; echo nonsense >"$3"\n', "trace:1: this is no line of a trace"),
+    "cut off": ('[ "$2" = --help ] && exec ATHANOR "$@"; printf "athanor-smoke-trace 1\\nmodel dense\\n" >"$3"\n', "trace:3: this is no line of a trace"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_another_program_is_answered_by_one_line_and_leaves_nothing(smoke, other, case):
+    script, expected = BAD[case]
+    done = smoke("--against", other(script))
+    assert done.returncode == 2 and expected in done.stderr, done.stdout + done.stderr
+    assert len(done.stderr.splitlines()) == 1 and not done.stdout
+
+
+def test_what_is_no_program_is_answered_by_one_line(smoke, tmp_path):
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "notes.txt").write_text("no program\n")
+    for given, expected in {"nowhere": "there is no such program", "empty": "there is no athanor in this folder", "notes.txt": "may not be executed", "": "got none"}.items():
+        done = smoke("--against", given)
+        assert done.returncode == 2 and expected in done.stderr, done.stdout + done.stderr
+        assert len(done.stderr.splitlines()) == 1 and not done.stdout
+    (tmp_path / "damaged").write_bytes(b"\x7fELF")
+    (tmp_path / "damaged").chmod(0o755)
+    done = smoke("--against", "damaged")
+    assert done.returncode == 2 and "cannot start" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_a_program_that_hangs_is_ended_with_what_it_has_started(smoke, other, tmp_path):
+    done = smoke("--against", other(f"sleep 987 & echo $! >{tmp_path}/child; wait\n"), "--timeout", 1)
+    assert done.returncode == 2 and "did not end within 1 s" in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1
+    child = int((tmp_path / "child").read_text())
+    for _ in range(100):
+        if not pathlib.Path(f"/proc/{child}").exists() or "\nState:\tZ" in pathlib.Path(f"/proc/{child}/status").read_text():
+            return
+        time.sleep(0.02)
+    pytest.fail("the child still runs")
+
+
+def test_a_signal_ends_the_other_build_and_leaves_nothing(athanor, other, tmp_path):
+    temporary = tmp_path / "tmp"
+    temporary.mkdir()
+    running = subprocess.Popen([str(athanor.path), "smoke", "--against", str(other(f"touch {tmp_path}/began; exec sleep 987\n"))],
+                               env={**os.environ, "TMPDIR": str(temporary)}, stderr=subprocess.PIPE, text=True)
+    while not (tmp_path / "began").exists():
+        time.sleep(0.01)
+    running.send_signal(signal.SIGTERM)
+    said = running.communicate(timeout=30)[1]
+    assert running.returncode == 128 + signal.SIGTERM and "stopped by SIGTERM" in said, said
+    assert not list(temporary.iterdir())
+
+
+def test_a_trace_has_every_step_and_one_tensor_alone_has_its_values(smoke, tmp_path):
+    done = smoke("--trace", "trace.txt")
+    assert done.returncode == 0 and "loss" in done.stdout, done.stdout + done.stderr
+    lines = (tmp_path / "trace.txt").read_text().splitlines()
+    assert lines[0] == "athanor-smoke-trace 1" and lines[-1] == f"end {sum(line[0].isdigit() for line in lines)}"
+    wanted = next(line for line in lines if line.startswith("3 backward.1 model.layers.1.mlp "))
+    done = smoke("--trace", "one.txt", "--trace-tensor", "dense:3:backward.1:model.layers.1.mlp")
+    assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
+    one = (tmp_path / "one.txt").read_text().splitlines()
+    assert wanted in one and "values 32768" in one and one[-1] == "end 1"
+    assert sum(len(line.split()) for line in one[one.index("values 32768") + 1:-1]) == 32768
+
+
+def test_a_trace_goes_into_a_pipe(athanor, tmp_path):
+    line = f"{athanor.path} smoke --golden-dir {tmp_path} --trace-tensor dense:0:initial:lm_head.weight --trace >(head -1 >{tmp_path}/head); wait"
+    assert shutil.which("bash") and subprocess.run(["bash", "-c", line]).returncode == 0
+    for _ in range(100):
+        if (tmp_path / "head").exists() and (tmp_path / "head").read_text():
+            break
+        time.sleep(0.02)
+    assert (tmp_path / "head").read_text() == "athanor-smoke-trace 1\n"
+
+
+def test_options_that_do_not_go_together_are_refused(smoke, tmp_path):
+    for words in (["--against", "x", "--update"], ["--against", "x", "--trace", "t"], ["--trace-tensor", "dense:1:loss:sum"], ["--timeout", "5"],
+                  ["--trace", "t", "--trace-tensor", "dense:1"], ["--trace", "t", "--trace-tensor", "dense:1:forward.0:model.nrom"],
+                  ["--trace", "nowhere/t"]):
+        done = smoke(*words)
+        assert done.returncode == 2 and len(done.stderr.splitlines()) == 1 and not done.stdout, (words, done.stdout, done.stderr)
+        assert not (tmp_path / "t").exists()
