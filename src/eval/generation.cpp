@@ -27,7 +27,8 @@ struct ActiveText {
 // The first rank's view: which text is in which slot of which data rank, and what comes next.
 class Planner {
  public:
-  Planner(const LoadedModel& model, const GenerationOptions& options, PromptSource& prompts, ContinuationReader& answers)
+  Planner(const LoadedModel& model, const GenerationOptions& options, PromptSource& prompts,
+          ContinuationReader& answers)
       : model_(model), options_(options), prompts_(prompts), answers_(answers),
         texts_(static_cast<size_t>(model.state->mesh.layout().data())) {}
 
@@ -104,10 +105,10 @@ class Planner {
     auto prompt = prompts_.next(num_active() == 0 ? std::function<void()>(wait) : nullptr);
     if (!prompt) return false;
     waiting_ = Continuation{.index = index_++,
-                      .prompt = prompt->text,
-                      .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens),
-                      .new_ids = {},
-                      .text = {}};
+                            .prompt = prompt->text,
+                            .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens),
+                            .new_ids = {},
+                            .text = {}};
     return true;
   }
 
@@ -152,7 +153,7 @@ class Planner {
   std::vector<size_t> begun_;
   bool begins_ = false;
   std::optional<Continuation> waiting_;  // a prompt for which there was no room in the pass
-  size_t index_ = 0;               // number of the next prompt
+  size_t index_ = 0;                     // number of the next prompt
   int64_t slots_ = 0, capacity_ = 0;
 };
 

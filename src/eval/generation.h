@@ -56,6 +56,7 @@ std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& 
 /// Memory depends on the batch size and on lengths, and not on the number of prompts. On our tiles no bits of a text
 /// depend on the other texts of its batch.
 /// @throws as encode_prompt and PromptSource::next.
-void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts, ContinuationReader* answers);
+void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts,
+              ContinuationReader* answers);
 
 }  // namespace athanor

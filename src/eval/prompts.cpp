@@ -132,6 +132,8 @@ class PromptLines : public PromptSource {
   static int open(const std::string& file) {
     if (file == kDash) return STDIN_FILENO;
     const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
+    ATHANOR_CHECK_DATA(descriptor >= 0 || errno != ENOENT,
+                       "--prompts: {} is not there; name a file of prompts, one a line, or - for standard input", file);
     if (descriptor < 0) fail_errno("--prompts: cannot open", file);
     return descriptor;
   }

@@ -37,7 +37,7 @@ std::unique_ptr<PromptSource> listed_prompts(std::vector<std::string> texts, con
 
 /// The lines of a file, in a .jsonl file the field `prompt` of each; memory does not grow with their number. Lines of
 /// standard input ("-") and of a pipe are prompts as they come.
-/// @throws IoError if the file cannot be opened; DataError if it is a folder.
+/// @throws DataError if the file is not there, or is a folder; IoError if it cannot be opened.
 std::unique_ptr<PromptSource> prompts_of_file(const std::string& file);
 
 }  // namespace athanor

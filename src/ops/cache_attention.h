@@ -11,7 +11,8 @@ namespace athanor::ops {
 /// How many keys the new token of each text sees, itself included.
 struct KeyCounts {
   std::vector<int64_t> of_row;
-  /// bool [rows, 1, 1, keys of the longest text], on a device only: what each row sees (keys_seen).
+  /// bool [rows, 1, 1, keys of the longest text], on a device: what each row sees (keys_seen). Undefined: it is made
+  /// and sent by each call.
   Tensor seen;
 
   int64_t most() const;

@@ -33,7 +33,7 @@ double error_of(const Inputs& in) {
   return 4 * (4 * terms * std::ldexp(1.0, -24) + rounding);
 }
 
-TEST(CacheAttention, EqualsThePortableFormForRowsOfDifferentLengths) {
+TEST(CacheAttention, EqualsDenseScoresForRowsOfDifferentLengths) {
   for (const auto dtype : kComputeTypes) {
     for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 2}, {3, 1}, {2, 2}}) {
       const Inputs in = make_inputs(dtype, {7, 1, 300, 33}, heads, kv_heads, 20);

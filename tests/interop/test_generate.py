@@ -17,6 +17,11 @@ def model(request, tmp_path_factory):
     return make_model(tmp_path_factory.mktemp("model") / "hf", request.param)
 
 
+@pytest.fixture(scope="module", params=["llama", "qwen3_moe"])
+def dense_or_sparse(request, tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("model") / "hf", request.param)
+
+
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
     return make_model(tmp_path_factory.mktemp("llama") / "hf", "llama")
@@ -68,13 +73,13 @@ def test_stop_strings_end_a_text_where_transformers_ends_it_and_are_not_shown(at
     assert shown == "\n".join(prompt + line["text"] + "\n" for prompt, line in zip(PROMPTS, lines))
 
 
-@pytest.mark.parametrize("dtype,path", [("float32", "avx2"), ("float32", "default"), ("bfloat16", "avx2"), ("bfloat16", "avx512")])
-def test_on_tiles_no_sampled_token_depends_on_the_batch(athanor, model, prompts, dtype, path):
+@pytest.mark.parametrize("dtype,path", [("float32", "avx2"), ("float32", "avx512"), ("bfloat16", "avx512"), ("bfloat16", "avx512_bf16")])
+def test_on_tiles_no_sampled_token_depends_on_the_batch(athanor, dense_or_sparse, prompts, dtype, path):
     words = ["--prompts", prompts, "--dtype", dtype, "--json", "--seed", 4]
     environment = dict(os.environ, ATHANOR_MATMUL=path)
-    if path == "avx512" and "avx512f" not in open("/proc/cpuinfo").read():
-        pytest.skip("this CPU has no AVX-512")
-    outputs = {generate(athanor, model, *words, "--batch-size", batch, env=environment).stdout for batch in (1, 2, 5, 40)}
+    if {"avx512": "avx512f"}.get(path, path) not in open("/proc/cpuinfo").read():
+        pytest.skip(f"this CPU has no {path}")
+    outputs = {generate(athanor, dense_or_sparse, *words, "--batch-size", batch, env=environment).stdout for batch in (1, 2, 5, 40)}
     assert len(outputs) == 1
 
 
@@ -139,7 +144,7 @@ def test_memory_does_not_grow_with_the_number_of_prompts(athanor, llama, tmp_pat
     (b"\x7b\"prompt\": \"a\"}\nnot json\n", "p.jsonl", "p.jsonl line 2 is no JSON object"),
     (b"\x7b\"prompt\": \"a\"}\n{\"text\": \"a\"}\n", "p.jsonl", 'p.jsonl line 2 has no field "prompt"'),
     (b"\x7b\"prompt\": [1]}\n", "p.jsonl", 'p.jsonl line 1: its field "prompt" is no string'),
-    (None, "nowhere.txt", "--prompts: cannot open nowhere.txt: No such file"),
+    (None, "nowhere.txt", "--prompts: nowhere.txt is not there; name a file of prompts"),
     (None, ".", "--prompts: . is a folder"),
 ])
 def test_wrong_prompts_are_refused_in_one_line_before_anything_is_printed(athanor, llama, tmp_path, content, name, said):

@@ -120,7 +120,7 @@ def test_lines_of_standard_input_are_answered_as_they_come(open_mpi, program, mo
 @pytest.mark.parametrize("ranks,words,said", [
     (2, ["--prompt", "a", "--set", "parallelism.tensor_parallel_degree=4"], "tensor"),
     (2, ["--prompt", "a", "--set", "train.steps=4"], "only the layout can be set"),
-    (2, ["--prompts", "nowhere.txt"], "--prompts: cannot open nowhere.txt"),
+    (2, ["--prompts", "nowhere.txt"], "--prompts: nowhere.txt is not there"),
     (3, ["--prompt", "a", "--max-new-tokens", "1000", "--set", "parallelism.pipeline_parallel_degree=3"], "more than the model's 160 positions"),
 ])
 def test_a_wrong_job_ends_with_code_2_and_one_line(open_mpi, program, models, ranks, words, said):
