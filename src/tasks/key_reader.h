@@ -43,6 +43,9 @@ class KeyReader {
   std::string prefix_;
 };
 
+/// Reads athanor.published. @param reader  of the keys of `athanor`.
+std::vector<PublishedScore> read_published(const KeyReader& reader, const KeySource& source);
+
 /// Names a value's type for people: "a list", "the number 3".
 std::string describe_json(const nlohmann::ordered_json& value);
 

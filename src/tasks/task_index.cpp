@@ -91,6 +91,7 @@ class TaskSelector {
       for (const auto& task : tag->second) add_entry(index_.entries_.at(task));
       return;
     }
+    if (name.find_first_of("*?") != std::string::npos && add_matches(name)) return;
     std::error_code ignored;
     if (fs::is_regular_file(name, ignored)) {
       const auto entries = read_task_file(name);
@@ -104,6 +105,16 @@ class TaskSelector {
   SelectedTasks take() { return std::move(selected_); }
 
  private:
+  bool add_matches(const std::string& pattern) {
+    bool any = false;
+    for (const auto& [name, entry] : index_.entries_) {
+      if (!matches_wildcard(pattern, name)) continue;
+      add_entry(entry);
+      any = true;
+    }
+    return any;
+  }
+
   [[noreturn]] void complain_of(const std::string& name) const {
     std::vector<std::string> names;
     for (const auto& [known, entry] : index_.entries_) names.push_back(known);

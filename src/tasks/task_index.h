@@ -38,7 +38,8 @@ class TaskIndex {
   /// @throws ConfigError for a folder that is not there.
   explicit TaskIndex(const std::vector<std::filesystem::path>& folders);
 
-  /// @param names  of tasks, groups or tags, or paths of .yaml files. @throws ConfigError, with the nearest name.
+  /// @param names  of tasks, groups or tags, patterns of names with * and ?, or paths of .yaml files. @throws
+  /// ConfigError, with the nearest name.
   SelectedTasks select(const std::vector<std::string>& names) const;
 
   const std::map<std::string, TaskEntry>& entries() const { return entries_; }

@@ -89,6 +89,22 @@ int depth_of(std::string_view json) {
   return deepest;
 }
 
+// The parser turns an integer that is too large into a fraction, which a template would print in another way.
+bool has_huge_integer(std::string_view json) {
+  constexpr size_t kMostDigits = 19;  // those of 2^63
+  bool in_string = false;
+  for (size_t i = 0; i < json.size(); ++i) {
+    if (json[i] == '"') in_string = !in_string;
+    if (in_string && json[i] == '\\') ++i;
+    if (in_string || json[i] < '0' || json[i] > '9') continue;
+    const size_t end = std::min(json.find_first_not_of("0123456789", i), json.size());
+    const size_t number_end = std::min(json.find_first_not_of("0123456789.eE+-", i), json.size());
+    if (end == number_end && end - i > kMostDigits) return true;
+    i = number_end - 1;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<fs::path> find_split(const TaskConfig& task, const fs::path& data, const std::string& split) {
@@ -125,6 +141,7 @@ nlohmann::ordered_json RawRow::parse() const {
   if (const auto byte = find_invalid_utf8(bytes)) fail<DataError>("{}: not UTF-8 at byte {}", place, *byte + 1);
   if (!is_json) return {{"text", bytes}};
   ATHANOR_CHECK_DATA(depth_of(bytes) <= kMaxRowDepth, "{}: a row of more than {} levels", place, kMaxRowDepth);
+  ATHANOR_CHECK_DATA(!has_huge_integer(bytes), "{}: an integer needs more than 64 bits; write it as a text", place);
   Json row;
   try {
     row = Json::parse(bytes);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "base/log.h"
@@ -73,7 +74,7 @@ RowSelection rows_of(const LoadedTask& task, const std::vector<fs::path>& files)
 // lm_eval's fewshot_docs: the split for examples, or the samples of the file, or the first there is of training,
 // validation and test split. lm_eval passes the document over if examples come from the test split, or if neither
 // is named. Without the rows of that split, the documents themselves are the examples.
-ExampleSource find_examples(const LoadedTask& task, const fs::path& data) {
+ExampleSource find_examples(const LoadedTask& task, const fs::path& data, std::set<std::string>& told) {
   const auto& config = task.config;
   ExampleSource source;
   source.leaves_out_document = config.fewshot_split == config.test_split;
@@ -88,7 +89,7 @@ ExampleSource find_examples(const LoadedTask& task, const fs::path& data) {
     ATHANOR_CHECK_DATA(source.rows.count() > 0, "{}: no row of {} can be an example", config.where, files[0].string());
     return source;
   }
-  if (split != config.evaluation_split())
+  if (split != config.evaluation_split() && told.insert(config.data).second)
     log::info(
         "{}: no rows of the split {} in {}, so few-shot examples come from the documents, without the one that is "
         "asked",
@@ -184,10 +185,11 @@ TaskSet TaskSet::load(const TaskSelection& selection) {
   }
   count_rows(state->tasks, selection);
   TaskStream stream(state->tasks, state->seed);
+  std::set<std::string> told;  // one line for the tasks that share their rows
   for (size_t i = 0; i < state->tasks.size(); ++i) {
     auto& task = state->tasks[i];
     if (task.num_fewshot > 0 && task.config.output_type != OutputType::kRolling)
-      task.examples = find_examples(task, selection.data);
+      task.examples = find_examples(task, selection.data, told);
     stream.open(i);
     TaskDocument first;
     stream.next(first);

@@ -19,7 +19,7 @@ struct TaskConfig;
 struct TaskGroup;
 
 struct TaskSelection {
-  std::vector<std::string> names;                    ///< tasks, groups, tags, or paths of .yaml files
+  std::vector<std::string> names;  ///< tasks, groups, tags, patterns with * and ?, or paths of .yaml files
   std::vector<std::filesystem::path> include_paths;  ///< folders of users' task files; their names come first
   std::filesystem::path data;                        ///< folder of rows (task_rows.h)
   std::optional<int64_t> num_fewshot;                ///< none: the task's own number, or 0

@@ -87,6 +87,7 @@ void TemplateEvaluator::run_loop(const Statement& statement, std::string& out) {
   }
   const auto size = static_cast<int64_t>(items.size());
   for (int64_t i = 0; i < size; ++i) {
+    count_step(statement.offset);
     const auto neighbour = [&](int64_t at, const char* name) {
       return at < 0 || at >= size ? Value::undefined(fmt::format("there is no loop.{}", name))
                                   : items[static_cast<size_t>(at)];
@@ -329,31 +330,6 @@ Value TemplateEvaluator::compute_function(const std::string& name, const Argumen
   }
   throw PythonError(fmt::format("this form has no function {}{}; it has range, dict and namespace", name,
                                 did_you_mean(name, {"range", "dict", "namespace"})));
-}
-
-void check_names(const Expression& expression) {
-  try {
-    if (expression.kind == Node::kFilter) check_filter_name(expression.name);
-    if (expression.kind == Node::kTest) check_test_name(expression.name);
-  } catch (const PythonError& error) {
-    throw TemplateError(error.what(), expression.offset);
-  }
-  for (const auto& part : expression.parts)
-    if (part) check_names(*part);
-  for (const auto& [name, value] : expression.keywords) check_names(*value);
-}
-
-void check_names(const Statements& statements) {
-  for (const auto& statement : statements) {
-    if (statement.expression) check_names(*statement.expression);
-    if (statement.filter) check_names(*statement.filter);
-    for (const auto& branch : statement.branches) {
-      if (branch.condition) check_names(*branch.condition);
-      check_names(branch.body);
-    }
-    check_names(statement.body);
-    check_names(statement.otherwise);
-  }
 }
 
 }  // namespace athanor::tasks

@@ -13,6 +13,9 @@ namespace athanor::tasks {
 /// Deeper templates are refused, since each level takes room on the stack.
 inline constexpr int kMaxTemplateDepth = 100;
 
+/// Names a token in messages.
+std::string show_token(const Token& token);
+
 /// Reads expressions from tokens, from left to right.
 class ExpressionParser {
  public:

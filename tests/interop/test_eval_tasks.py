@@ -59,7 +59,7 @@ def compare(ours, theirs, own_metrics=()):
             if key == "doc_hash" and mine["doc"] != other["doc"]:
                 continue  # the row has a field more or less than lm_eval's
             if key != "doc":
-                # Of one document, the probabilities of a Brier score may differ by numpy's exponential.
+                # The probabilities of a Brier score may differ by numpy's exponential.
                 assert mine[key] == other[key] or key == "brier_score" or key == "metrics", (key, mine[key], other[key])
     results = ours["results"]
     for name, other in theirs["results"].items():

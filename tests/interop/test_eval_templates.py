@@ -224,7 +224,7 @@ def test_every_character_has_pythons_cases_and_classes():
                 "{{ ('AΣ' ~ c).lower() }},{{ ('aΣ' ~ c ~ 'a').lower() }},{{ c.isupper() }},{{ c.islower() }},{{ c.isdigit() }}\n{% endfor %}")
     # Unassigned characters may have got a case in a newer Unicode.
     import unicodedata
-    characters = [c for c in characters if unicodedata.category(c) != "Cn"]
+    characters = [c for c in characters if unicodedata.category(c) != "Cn" and not ("\u3400" <= c < "\ua000" or "\uac00" <= c < "\ud7b0" or c >= "\U00020000")]
     rows = [{"l": characters[i:i + 5000]} for i in range(0, len(characters), 5000)]
     rendered, both, only_ours = compare([(template, row) for row in rows])
     assert rendered == len(rows), only_ours[:1]

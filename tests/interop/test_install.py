@@ -116,6 +116,8 @@ def test_the_installed_program_is_that_of_the_build(installed, athanor):
     assert installed.run("--version").stdout == athanor.run("--version").stdout
     golden = installed.path.parents[1] / "share" / "athanor" / "golden"
     assert {path.name for path in golden.iterdir()} == {path.name for path in (ROOT / "tests" / "golden").iterdir()}
+    tasks = golden.parent / "tasks"
+    assert {path.name for path in tasks.iterdir()} == {path.name for path in (ROOT / "tasks").iterdir()}
 
 
 def test_the_installed_program_trains(installed, data, tmp_path, monkeypatch):
