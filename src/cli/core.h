@@ -31,8 +31,12 @@ struct ImportArguments {
 };
 
 struct GenerateArguments {
-  std::string model;  ///< a run folder, a checkpoint, or a `transformers` folder
-  std::vector<std::string> prompts;
+  std::string model;                   ///< a run folder, a checkpoint, or a `transformers` folder
+  std::vector<std::string> prompts;    ///< "-": all of standard input; at most one of them
+  std::string prompts_file;            ///< in place of `prompts`: a file of them; "-": lines of standard input
+  std::vector<std::string> stops;      ///< none empty
+  int64_t batch_size = 16;             ///< texts that a data rank continues at the same time
+  std::vector<std::string> overrides;  ///< "parallelism.key=value", from --set
   int64_t max_new_tokens = 64;
   double temperature = 1.0;  ///< 0: greedy
   double top_p = 1.0;        ///< sample from the likeliest tokens that together have this share of the probability
@@ -43,24 +47,24 @@ struct GenerateArguments {
 };
 
 struct EvalArguments {
-  std::vector<std::string> models;         ///< run folders, checkpoints, `transformers` folders
-  std::vector<std::string> tasks;          ///< names of tasks, groups and tags, or paths of .yaml files
-  std::vector<std::string> include_paths;  ///< folders of users' task files
-  std::string data;                        ///< folder of rows
-  double limit = 0;                        ///< documents of each task; below 1: a share of them; 0: all
-  int64_t num_fewshot = -1;                ///< examples; −1: each task's own number
-  int64_t fewshot_seed = 1234;             ///< seed of the examples' choice
-  int64_t batch_tokens = 8192;             ///< tokens that a data rank computes at once
+  std::vector<std::string> models;           ///< run folders, checkpoints, `transformers` folders
+  std::vector<std::string> tasks;            ///< names of tasks, groups and tags, or paths of .yaml files
+  std::vector<std::string> include_paths;    ///< folders of users' task files
+  std::string data;                          ///< folder of rows
+  double limit = 0;                          ///< documents of each task; below 1: a share of them; 0: all
+  int64_t num_fewshot = -1;                  ///< examples; −1: each task's own number
+  int64_t fewshot_seed = 1234;               ///< seed of the examples' choice
+  int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
   int64_t window_tokens = int64_t{1} << 21;  ///< tokens of the requests that are prepared at once
-  bool no_truncation = false;              ///< refuse a request that is too long for the model
-  bool every = false;                      ///< every checkpoint of each run
-  std::string out;                         ///< a file for one model, a folder for several; empty: the run's evals/
-  bool samples = false;                    ///< also write each document with its answers
-  std::vector<std::string> beside;         ///< files of results that the table shows beside
-  std::vector<std::string> overrides;      ///< of the layout, as in --set
+  bool no_truncation = false;                ///< refuse a request that is too long for the model
+  bool every = false;                        ///< every checkpoint of each run
+  std::string out;                           ///< a file for one model, a folder for several; empty: the run's evals/
+  bool samples = false;                      ///< also write each document with its answers
+  std::vector<std::string> beside;           ///< files of results that the table shows beside
+  std::vector<std::string> overrides;        ///< of the layout, as in --set
   std::string dtype = "float32";
-  std::string device = "auto";             ///< as train.device
-  bool json = false;                       ///< print the results as JSON
+  std::string device = "auto";  ///< as train.device
+  bool json = false;            ///< print the results as JSON
 };
 
 struct SmokeArguments {

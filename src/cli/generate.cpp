@@ -1,9 +1,7 @@
-// athanor generate RUN_OR_HF_DIR --prompt "..."
+// athanor generate RUN_OR_HF_DIR --prompt "..." | --prompts FILE
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
-#include <iterator>
 #include <memory>
 
 #include "base/error.h"
@@ -21,25 +19,18 @@ namespace athanor {
 
 namespace {
 
-// A newline at the end is that of the shell's tools, and rarely meant: the model would continue after it.
-std::string read_standard_input() {
-  announce_terminal("the prompt");
-  std::string text{std::istreambuf_iterator<char>(std::cin), {}};
-  if (text.ends_with('\n')) text.pop_back();
-  if (text.ends_with('\r')) text.pop_back();
-  ATHANOR_CHECK_DATA(
-      !text.empty(),
-      "--prompt -: standard input is empty; to begin from the end-of-document token, give --prompt \"\"");
-  const auto invalid = find_invalid_utf8(text);
-  ATHANOR_CHECK_DATA(!invalid, "--prompt -: standard input has invalid UTF-8 at byte {}; convert it to UTF-8",
-                     invalid.value_or(0));
-  return text;
-}
-
-void read_standard_prompt(std::vector<std::string>& prompts) {
-  const auto count = std::ranges::count(prompts, kStandardInput);
+// What is wrong without a look at any file.
+void check_arguments(const GenerateArguments& given) {
+  const auto count = std::ranges::count(given.prompts, kStandardInput);
   ATHANOR_CHECK(count <= 1, "--prompt - (standard input) is given {} times, and can be read only once", count);
-  if (count == 1) *std::ranges::find(prompts, kStandardInput) = read_standard_input();
+  ATHANOR_CHECK(!given.prompts.empty() || !given.prompts_file.empty(),
+                "generate: there is no prompt; give --prompt TEXT, or --prompts FILE with one on each line");
+  ATHANOR_CHECK(given.prompts.empty() || given.prompts_file.empty(),
+                "--prompt and --prompts cannot be combined; leave one out");
+  for (const std::string& stop : given.stops) {
+    ATHANOR_CHECK(!stop.empty(), "--stop is empty, and every text would end before it began; leave it out");
+    ATHANOR_CHECK(!find_invalid_utf8(stop), "--stop {} is not UTF-8, and no text has it", printable(stop));
+  }
 }
 
 }  // namespace
@@ -54,8 +45,20 @@ void add_generate_command(CLI::App& app) {
   command
       ->add_option("--prompt", arguments->prompts,
                    "The text to continue; may be repeated. -: all of standard input, without a newline at its end")
-      ->required()
       ->allow_extra_args(false);
+  command->add_option(
+      "--prompts", arguments->prompts_file,
+      "A file of prompts: one a line, or .jsonl with the field prompt. -: lines of standard input, each "
+      "answered as it comes");
+  command
+      ->add_option("--stop", arguments->stops,
+                   "The text ends before this string, and does not show it; may be repeated")
+      ->allow_extra_args(false);
+  command
+      ->add_option("--batch-size", arguments->batch_size,
+                   "Texts that are continued at the same time, on each data rank; no text depends on it")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
+      ->capture_default_str();
   command
       ->add_option("--max-new-tokens", arguments->max_new_tokens,
                    "The most tokens to add; an end-of-document token ends the text earlier")
@@ -76,9 +79,20 @@ void add_generate_command(CLI::App& app) {
       ->capture_default_str();
   add_type_option(*command, arguments->dtype, "Type of the computation")->capture_default_str();
   add_device_option(*command, arguments->device, "What it computes on");
-  command->add_flag("--json", arguments->json, "A JSON object for each prompt: prompt, token ids, text");
+  command
+      ->add_option("--set", arguments->overrides,
+                   "parallelism.key=value: how ranks share the model; may be repeated. By default each rank of a job "
+                   "has the whole model, and they share the prompts")
+      ->allow_extra_args(false);
+  command->add_flag("--json", arguments->json,
+                    "A JSON object on a line for each prompt: prompt, token ids, text, and whether an end-of-document "
+                    "token or which stop string ended it");
+  command->footer(
+      "The answers are in the order of the prompts; the first one is shown as it comes. See docs/generation.md.\n"
+      "Example: mpirun -n 4 athanor generate runs/olmoe-tiny --prompts questions.txt --stop $'\\n' --temperature 0 \\\n"
+      "           --set parallelism.tensor_parallel_degree=2");
   command->callback([arguments] {
-    read_standard_prompt(arguments->prompts);
+    check_arguments(*arguments);
     if (const int code = call_core("generate", arguments.get())) throw ExitCode{code};
   });
 }

@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "base/testing/folder_test.h"
-#include "eval/continuation.h"
+#include "eval/generation.h"
 #include "eval/score.h"
+
 #include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
 #include "train/run.h"
@@ -44,16 +47,33 @@ class OnDeviceModels : public FolderTest {
   }
 };
 
-TEST_F(OnDeviceModels, ContinueATextGreedilyAsOnTheCpu) {
+// Prompts of the letters that the small tokenizer knows, of different lengths.
+std::vector<std::string> some_prompts() { return {"athanor", "a", "nothat", "tar", "oh", "ranathat"}; }
+
+class KeptAnswers : public ContinuationReader {
+ public:
+  void add(const Continuation&, std::string_view) override {}
+  void end(const Continuation& answer) override { answers[answer.index] = answer.new_ids; }
+  size_t num_written() const override { return answers.size(); }
+  std::map<size_t, std::vector<uint32_t>> answers;
+};
+
+std::map<size_t, std::vector<uint32_t>> continued(const LoadedModel& model, const std::vector<std::string>& prompts,
+                                                  const GenerationOptions& options) {
+  KeptAnswers answers;
+  generate(model, options, listed_prompts(prompts, "--prompt").get(), &answers);
+  return answers.answers;
+}
+
+TEST_F(OnDeviceModels, ContinueTextsGreedilyAsOnTheCpu) {
   for (const char* family : {"llama", "qwen3_moe"}) {
     const fs::path run = trained(family);
-    const ContinuationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}};
+    const GenerationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}, .batch_size = 4};
     const auto on = [&](at::Device device) {
-      const LoadedModel model = load_model(run, {at::kFloat, 64, device});
-      return continue_tokens(model, {3, 1, 4, 1, 5, 9}, options).new_ids;
+      return continued(load_model(run, {.chunk_tokens = 64, .device = device}), some_prompts(), options);
     };
     const auto expected = on(at::kCPU);
-    ASSERT_EQ(expected.size(), 20u);
+    ASSERT_EQ(expected.size(), 6u);
     for (const bool kernels : {true, false}) {
       guarded::set_kernels(kernels);
       for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 5}}) {
@@ -66,19 +86,37 @@ TEST_F(OnDeviceModels, ContinueATextGreedilyAsOnTheCpu) {
   }
 }
 
-TEST_F(OnDeviceModels, ATokenCostsOneFetchAndOneWait) {
-  const LoadedModel model = load_model(trained("llama"), {at::kFloat, 64, guarded::kDevice});
-  const auto copies = guarded::copy_counts();
-  const int64_t waits = guarded::queues().counts().waits;
-  const auto before = ops::transfer_counts();
-  continue_tokens(model, {3, 1, 4}, {.max_new_tokens = 7, .sampling = {.temperature = 0.5, .top_p = 0.9}});
-  const auto counts = ops::transfer_counts() - before;
-  EXPECT_EQ(counts.copies_to_host, 7);
-  EXPECT_EQ(counts.waits, 7);
-  EXPECT_EQ(counts.copies_to_device, 14);  // the tokens, and the angles of their positions
-  EXPECT_EQ(guarded::copy_counts().to_host - copies.to_host, 7);
-  EXPECT_EQ(guarded::copy_counts().to_device - copies.to_device, 14);
-  EXPECT_EQ(guarded::queues().counts().waits - waits, 7);
+// The first token of all texts, and six more: each pass fetches the logits of all texts together. Whole numbers and
+// the angles of positions go there, and once the tables of the new texts.
+TEST_F(OnDeviceModels, ATokenOfAllTextsCostsOneFetchAndOneWait) {
+  const LoadedModel model = load_model(trained("llama"), {.chunk_tokens = 64, .device = guarded::kDevice});
+  for (const size_t count : {1, 6}) {
+    auto prompts = some_prompts();
+    prompts.resize(count);
+    const auto copies = guarded::copy_counts();
+    const int64_t waits = guarded::queues().counts().waits;
+    const auto before = ops::transfer_counts();
+    continued(model, prompts, {.max_new_tokens = 7, .sampling = {.temperature = 0.5, .top_p = 0.9}});
+    const auto counts = ops::transfer_counts() - before;
+    EXPECT_EQ(counts.copies_to_host, 7);
+    EXPECT_EQ(counts.waits, 7);
+    EXPECT_EQ(counts.copies_to_device, 15);
+    EXPECT_EQ(guarded::copy_counts().to_host - copies.to_host, 7);
+    EXPECT_EQ(guarded::copy_counts().to_device - copies.to_device, 15);
+    EXPECT_EQ(guarded::queues().counts().waits - waits, 7);
+  }
+}
+
+// Whatever the number of texts, a token of all of them queues the same number of kernels.
+TEST_F(OnDeviceModels, ATokenOfManyTextsQueuesAsManyKernelsAsOneOfTwo) {
+  const LoadedModel model = load_model(trained("llama"), {.chunk_tokens = 64, .device = guarded::kDevice});
+  const auto launches = [&](size_t count, int64_t tokens) {
+    const auto before = guarded::queues().counts().launches;
+    continued(model, std::vector<std::string>(count, "athanor"),
+              {.max_new_tokens = tokens, .sampling = {.temperature = 0}});
+    return guarded::queues().counts().launches - before;
+  };
+  EXPECT_EQ(launches(9, 6) - launches(9, 3), launches(2, 6) - launches(2, 3));
 }
 
 std::vector<TokenScore> scores_on(const std::string& device, const fs::path& run) {

@@ -18,9 +18,9 @@
 namespace athanor {
 
 struct EvaluationOptions {
-  int64_t batch_tokens = 8192;             ///< tokens that a data rank computes at once
+  int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
   int64_t window_tokens = int64_t{1} << 21;  ///< tokens of a window, before beginnings are shared
-  bool refuse_truncation = false;          ///< a request that is too long for the model is an error
+  bool refuse_truncation = false;            ///< a request that is too long for the model is an error
 };
 
 struct EvaluationCounts {

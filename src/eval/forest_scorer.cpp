@@ -24,14 +24,13 @@ Tensor numbers_of(const std::vector<T>& values) {
 Microbatch microbatch_of(const TokenForest& batch, at::Device device) {
   Microbatch result;
   const int64_t num_tokens = std::ssize(batch.tokens), num_targets = std::ssize(batch.targets);
-  const Tensor all = ops::send(
-      at::cat({numbers_of(batch.tokens), numbers_of(batch.targets), numbers_of(batch.rows)}), device);
+  const Tensor all =
+      ops::send(at::cat({numbers_of(batch.tokens), numbers_of(batch.targets), numbers_of(batch.rows)}), device);
   result.tokens = all.narrow(0, 0, num_tokens).unsqueeze(0);
   result.labels.targets = all.narrow(0, num_tokens, num_targets).unsqueeze(0);
   result.labels.rows = all.narrow(0, num_tokens + num_targets, num_targets);
   result.labels.num_targets = num_targets;
-  result.labels.tree =
-      std::make_shared<const ops::TokenTree>(ops::with_mask(ops::make_tree(batch.nodes), device));
+  result.labels.tree = std::make_shared<const ops::TokenTree>(ops::with_mask(ops::make_tree(batch.nodes), device));
   return result;
 }
 

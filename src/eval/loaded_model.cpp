@@ -42,8 +42,8 @@ RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ra
   if (options.overrides.empty()) return config;
   for (const std::string& each : options.overrides) {
     ATHANOR_CHECK(each.starts_with("parallelism.") || each.starts_with("topology.") || each.starts_with("moe.dispatch"),
-                  "--set {}: only the layout can be set for a model that is not trained: parallelism.*, topology.* and "
-                  "moe.dispatch*",
+                  "--set {}: only the layout can be set for a model that is not trained; name a field of parallelism, "
+                  "topology or moe.dispatch",
                   each);
   }
   RunConfig laid_out = parse_run_config(dump_run_config(config, false), "--set", options.overrides,

@@ -69,7 +69,8 @@ std::vector<int32_t> RequestEncoder::encode_text(std::string_view text, bool wit
 
 // The model reads all tokens but the last.
 TokenRequest RequestEncoder::fit(std::vector<int32_t> context, std::vector<int32_t> continuation) const {
-  ATHANOR_CHECK_DATA(!continuation.empty(), "its continuation has no tokens of its own: they are part of the context's");
+  ATHANOR_CHECK_DATA(!continuation.empty(),
+                     "its continuation has no tokens of its own: they are part of the context's");
   ATHANOR_CHECK_DATA(std::ssize(continuation) <= max_length_,
                      "its continuation has {} tokens, and the model reads at most {}", continuation.size(),
                      max_length_);
@@ -90,7 +91,8 @@ std::vector<TokenRequest> RequestEncoder::windows(const std::vector<int32_t>& te
     TokenRequest window;
     window.num_scored = end - begin;
     if (begin == 0) window.tokens.push_back(static_cast<int32_t>(prefix_));
-    window.tokens.insert(window.tokens.end(), text.begin() + std::max<int64_t>(0, begin == 0 ? 0 : end - max_length_ - 1),
+    window.tokens.insert(window.tokens.end(),
+                         text.begin() + std::max<int64_t>(0, begin == 0 ? 0 : end - max_length_ - 1),
                          text.begin() + end);
     result.push_back(std::move(window));
   }

@@ -75,17 +75,4 @@ Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, c
   return output(ops::attention(heads.q, heads.k, heads.v, documents));
 }
 
-Tensor AttentionBlock::forward_cached(const Tensor& x, const ops::Rotation& rotation, KvCache& cache) const {
-  ATHANOR_ASSERT(ranks_.alone());
-  const Heads heads = project(x, rotation);
-  const int64_t added = x.size(1);
-  ATHANOR_ASSERT((added == 1 || cache.length == 0) && cache.length + added <= cache.k.size(1));
-  cache.k.narrow(1, cache.length, added).copy_(heads.k);
-  cache.v.narrow(1, cache.length, added).copy_(heads.v);
-  cache.length += added;
-  if (added > 1) return output(ops::attention(heads.q, heads.k, heads.v));
-  return output(
-      ops::attention_over_cache(heads.q, cache.k.narrow(1, 0, cache.length), cache.v.narrow(1, 0, cache.length)));
-}
-
 }  // namespace athanor

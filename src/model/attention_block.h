@@ -3,6 +3,7 @@
 // output projection.
 
 #include "config/families.h"
+#include "model/kv_cache.h"
 #include "ops/attention.h"
 #include "ops/rope.h"
 #include "ops/tree_attention.h"
@@ -11,12 +12,6 @@
 #include "parallel/tensor_parallel.h"
 
 namespace athanor {
-
-/// One layer's keys and values of the tokens that generation has seen so far.
-struct KvCache {
-  Tensor k, v;         ///< [B, capacity, kv_heads, head_dim], keys rotated
-  int64_t length = 0;  ///< number of tokens of each sequence that are in it
-};
 
 class AttentionBlock {
  public:
@@ -37,9 +32,11 @@ class AttentionBlock {
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
                  const Watch& watch = {}, const ops::TokenTree* tree = nullptr) const;
 
-  /// For generation on one rank: x [B, T, D] are T new tokens of each sequence after cache.length old ones; their keys
-  /// and values are appended to the cache, which must have room. T > 1 only into an empty cache.
-  Tensor forward_cached(const Tensor& x, const ops::Rotation& rotation, KvCache& cache) const;
+  /// For generation, as forward(): x [1, N, D] are new tokens of texts (NewTokens), whose keys and values are added to
+  /// the cache.
+  Tensor forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const;
+  /// Returns memory for the keys and values of `slots` texts of at most `capacity` tokens.
+  KvCache make_cache(int64_t slots, int64_t capacity) const;
 
  private:
   struct Heads {

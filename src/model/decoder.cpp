@@ -304,25 +304,4 @@ Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& docu
   return at::linear(h, output_.value).view({tokens_BT.size(0), tokens_BT.size(1), -1});
 }
 
-Tensor Decoder::next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const {
-  const at::NoGradGuard no_grad;
-  const int64_t batch = tokens_BT.size(0), added = tokens_BT.size(1), past = caches.at(0).length;
-  const Tensor positions = at::arange(past, past + added, at::kLong).expand({batch, added});
-  const auto rotation = rotation_of(positions);
-  Residual residual{ops::embedding(ops::send(tokens_BT, device_), embedding_), {}};
-  for (size_t l = 0; l < layers_.size(); ++l) residual = layers_[l].forward_cached(residual, rotation, caches[l]);
-  const Tensor last = residual.sum().narrow(1, added - 1, 1);
-  return at::linear(final_norm_.of(last), output_.value).squeeze(1);
-}
-
-std::vector<KvCache> Decoder::make_caches(int64_t batch, int64_t capacity) const {
-  std::vector<KvCache> caches;
-  const auto options = embedding_.value.options();
-  for (size_t l = 0; l < layers_.size(); ++l) {
-    const std::vector<int64_t> shape = {batch, capacity, model_.kv_heads(), model_.head_dim()};
-    caches.push_back({at::empty(shape, options), at::empty(shape, options), 0});
-  }
-  return caches;
-}
-
 }  // namespace athanor

@@ -59,16 +59,22 @@ class Decoder : public Stage {
   /// only. The tensor is held, not copied: changing it in place changes the routers.
   void set_router_bias(const Tensor& bias_LE);
 
+  // For generation, on any layout (cached_decoder.cpp).
+
+  /// Returns memory for keys and values of this stage's layers, one cache for each.
+  std::vector<KvCache> make_caches(int64_t slots, int64_t capacity) const;
+  /// Runs the stage on new tokens of texts and adds their keys and values to the caches, which must have room for them.
+  /// Collective over tensor ranks, and in sparse layers over the ranks that share experts, which may have no tokens.
+  /// The host does not wait.
+  /// @param x  token ids [1, N] of the host on the first stage, else hidden states [1, N, D] of the stage before.
+  /// @return on the last stage the logits [R, V] of each text's last token, equal on all tensor ranks; else hidden
+  ///         states for the next stage.
+  Tensor forward_cached(const Tensor& x, const NewTokens& tokens, const std::vector<KvCache>& caches) const;
+
   // The following functions are for a decoder that is the whole model, on one rank.
 
   /// Returns the logits [B, T, V] of all positions, in the compute type; for tests and small inputs.
   Tensor logits(const Tensor& tokens_BT, const ops::DocumentLengths& documents = {}) const;
-
-  /// For generation: returns the last position's logits [B, V], where the model is, after appending tokens [B, T] of
-  /// the host to the caches, which are one for each layer. T > 1 only into empty caches. The host does not wait.
-  Tensor next_logits(const Tensor& tokens_BT, std::vector<KvCache>& caches) const;
-  /// Returns empty caches for `batch` sequences of at most `capacity` tokens.
-  std::vector<KvCache> make_caches(int64_t batch, int64_t capacity) const;
 
   const ModelConfig& config() const { return model_; }
 
@@ -94,6 +100,8 @@ class Decoder : public Stage {
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
   ops::Rotation rotation_of(const Tensor& positions) const;
+  CachedPass cached_pass(const NewTokens& tokens, const Tensor& x, Tensor& ids_N) const;
+  Tensor cached_logits(const Residual& residual, const CachedPass& pass) const;
   ops::Rotation rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const;
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 

@@ -4,6 +4,7 @@
 
 #include "config/families.h"
 #include "model/initialize.h"
+#include "ops/tiles.h"
 
 namespace athanor::decoder_test {
 namespace {
@@ -77,17 +78,83 @@ TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   EXPECT_LT(difference.item<double>(), 96 * std::ldexp(whole.parameters.grad().abs().max().item<double>(), -24));
 }
 
-TEST_P(DecoderTest, CachedLogitsEqualThoseOfTheWholeText) {
+// Texts that are begun together and then continued token by token: their logits after each token.
+class Continued {
+ public:
+  Continued(const Fixture& f, std::vector<Tensor> texts, const std::vector<int64_t>& begun)
+      : f_(f), texts_(std::move(texts)), caches_(f.decoder.make_caches(std::ssize(texts_), 16)),
+        logits_(texts_.size()) {
+    NewTokens tokens;
+    std::vector<Tensor> ids;
+    for (size_t r = 0; r < texts_.size(); ++r) {
+      tokens.slots.push_back(static_cast<int64_t>(r));
+      tokens.lengths.push_back(begun[r]);
+      tokens.past.push_back(0);
+      ids.push_back(texts_[r].narrow(0, 0, begun[r]));
+    }
+    pass(at::cat(ids), tokens);
+    lengths_ = begun;
+  }
+
+  void go_on() {
+    NewTokens tokens;
+    std::vector<Tensor> ids;
+    for (size_t r = 0; r < texts_.size(); ++r) {
+      tokens.slots.push_back(static_cast<int64_t>(r));
+      tokens.lengths.push_back(1);
+      tokens.past.push_back(lengths_[r]);
+      ids.push_back(texts_[r].narrow(0, lengths_[r]++, 1));
+    }
+    pass(at::cat(ids), tokens);
+  }
+
+  Tensor logits(size_t text) const { return at::stack(logits_[text]); }
+
+ private:
+  void pass(const Tensor& ids, const NewTokens& tokens) {
+    const Tensor logits = f_.decoder.forward_cached(ids.unsqueeze(0), tokens, caches_);
+    for (size_t r = 0; r < texts_.size(); ++r) logits_[r].push_back(logits[static_cast<int64_t>(r)]);
+  }
+
+  const Fixture& f_;
+  std::vector<Tensor> texts_;
+  std::vector<KvCache> caches_;
+  std::vector<std::vector<Tensor>> logits_;
+  std::vector<int64_t> lengths_;
+};
+
+std::vector<Tensor> some_texts(size_t count) {
   at::manual_seed(4);
-  const Tensor tokens = at::randint(0, 50, {1, 11}, at::kLong);
-  Fixture f(GetParam());
-  const Tensor whole = f.decoder.logits(tokens);
-  auto caches = f.decoder.make_caches(1, 11);
-  const Tensor after_prompt = f.decoder.next_logits(tokens.narrow(1, 0, 5), caches);
-  EXPECT_TRUE(at::allclose(after_prompt, whole.select(1, 4), 1e-4, 1e-5));
-  for (int64_t t = 5; t < 11; ++t) {
-    EXPECT_TRUE(at::allclose(f.decoder.next_logits(tokens.narrow(1, t, 1), caches), whole.select(1, t), 1e-4, 1e-5))
-        << t;
+  std::vector<Tensor> texts;
+  for (size_t r = 0; r < count; ++r) texts.push_back(at::randint(0, 50, {16}, at::kLong));
+  return texts;
+}
+
+TEST_P(DecoderTest, CachedLogitsOfTextsOfDifferentLengthsEqualThoseOfEachWholeText) {
+  const Fixture f(GetParam());
+  const auto texts = some_texts(3);
+  const std::vector<int64_t> begun = {5, 1, 9};
+  Continued batch(f, texts, begun);
+  for (int i = 0; i < 6; ++i) batch.go_on();
+  for (size_t r = 0; r < texts.size(); ++r) {
+    const Tensor whole = f.decoder.logits(texts[r].narrow(0, 0, begun[r] + 6).unsqueeze(0))[0];
+    EXPECT_TRUE(at::allclose(batch.logits(r), whole.narrow(0, begun[r] - 1, 7), 1e-4, 1e-5)) << r;
+  }
+}
+
+// 40 texts are more rows than the library's kernels for few rows would get, and more tokens than a tile.
+TEST_P(DecoderTest, OnTilesNoBitsOfATextDependOnTheOthersOfItsBatch) {
+  const Fixture f(GetParam());
+  if (!ops::multiplies_on_tiles(f.parameters.compute())) GTEST_SKIP() << "this CPU has no tiles";
+  const auto texts = some_texts(40);
+  std::vector<int64_t> begun;
+  for (int64_t r = 0; r < 40; ++r) begun.push_back(1 + r % 9);
+  Continued batch(f, texts, begun);
+  for (int i = 0; i < 3; ++i) batch.go_on();
+  for (const size_t r : {0, 1, 8, 39}) {
+    Continued alone(f, {texts[r]}, {begun[r]});
+    for (int i = 0; i < 3; ++i) alone.go_on();
+    EXPECT_TRUE(at::equal(alone.logits(0), batch.logits(r))) << r;
   }
 }
 

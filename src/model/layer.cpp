@@ -161,11 +161,4 @@ void Layer::forget_normed(const Norm& norm, const Tensor& sum, const Tensor& rea
                         [norm, sum = sum.detach(), from, batch] { return gather_tokens(norm.of(sum), from, batch); });
 }
 
-Residual Layer::forward_cached(const Residual& in, const ops::Rotation& rotation, KvCache& cache) const {
-  const ops::NormedSum before = input_norm_.of(in);
-  const Tensor attended = attention_.forward_cached(before.normed, rotation, cache);
-  const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
-  return {between.sum, feed_forward_.forward(between.normed, nullptr)};
-}
-
 }  // namespace athanor

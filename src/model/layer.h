@@ -63,8 +63,9 @@ class Layer {
   Residual forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                    std::vector<moe::Routing>* routings) const;
 
-  /// For generation on one rank: runs the layer on new tokens that follow those in the cache.
-  Residual forward_cached(const Residual& in, const ops::Rotation& rotation, KvCache& cache) const;
+  /// For generation: runs the layer on new tokens, whose keys and values are added to the cache. Collective as forward.
+  Residual forward_cached(const Residual& in, const CachedPass& pass, const KvCache& cache) const;
+  KvCache make_cache(int64_t slots, int64_t capacity) const { return attention_.make_cache(slots, capacity); }
 
  private:
   using Context = std::shared_ptr<const LayerContext>;

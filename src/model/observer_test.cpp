@@ -156,8 +156,8 @@ TEST(Observer, EvaluationAndGenerationShowNothing) {
   f.decoder->score(f.tokens, &f.labels);
   f.decoder->forward_only(f.tokens, &f.labels);
   f.decoder->logits(f.tokens);
-  auto caches = f.decoder->make_caches(kBatch, kSeqLen);
-  f.decoder->next_logits(f.tokens, caches);
+  const auto caches = f.decoder->make_caches(1, kSeqLen);
+  f.decoder->forward_cached(f.tokens.narrow(0, 0, 1), {{0}, {kSeqLen}, {0}}, caches);
   EXPECT_TRUE(seen->seen.empty());
 }
 

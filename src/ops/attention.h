@@ -28,10 +28,6 @@ struct DocumentLengths : std::vector<std::vector<int32_t>> {
 /// path avx512_bf16 with bf16 inputs.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
-/// Attention without autograd, for generation: q [B, 1, heads, head_dim] attends to every row of k, v [B, past + 1,
-/// kv_heads, head_dim] → [B, 1, heads, head_dim].
-Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
-
 namespace library {
 /// Computes attention through libtorch's kernel, with a call for each document.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});

@@ -1,4 +1,4 @@
-// Attention by libtorch's flash kernels, for processors on which our tiles do not run, and for generation.
+// Attention by libtorch's flash kernels, for processors on which our tiles do not run.
 
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
@@ -7,7 +7,6 @@
 #include <limits>
 
 #include "ops/attention_spans.h"
-#include "ops/device.h"
 #include "ops/library_threads.h"
 
 namespace athanor::ops {
@@ -109,20 +108,6 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 }
 
 }  // namespace library
-
-Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
-  if (device::takes(q)) return device::attention_over_cache(q, k, v);
-  const at::NoGradGuard no_grad;
-  const int64_t kv_heads = k.size(2);
-  const Tensor out = at::empty(q.sizes(), q.options());
-  for (int64_t g = 0; g < q.size(2) / kv_heads; ++g) {
-    const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-        with_dense_heads(member(q, kv_heads, g)).transpose(1, 2), with_dense_heads(k).transpose(1, 2),
-        with_dense_heads(v).transpose(1, 2), 0.0, /*is_causal=*/false);
-    member(out, kv_heads, g).copy_(part.transpose(1, 2));
-  }
-  return out;
-}
 
 namespace portable {
 

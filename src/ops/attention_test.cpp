@@ -179,16 +179,5 @@ TEST(Attention, RefusesDocumentsThatDoNotFillTheSequence) {
   EXPECT_THROW(attention(in[0], in[1], in[2], {{3}, {3}}), Error);
 }
 
-TEST(AttentionOverCache, EqualsTheLastRowOfWholeAttention) {
-  for (const auto dtype : kComputeTypes) {
-    for (const Case& c : {Case{2, 33, 4, 2, 16, {}}, Case{1, 1, 1, 1, 8, {}}}) {
-      const auto in = c.qkv(dtype);
-      const Tensor last = attention_over_cache(in[0].narrow(1, c.tokens - 1, 1), in[1], in[2]);
-      const Tracked y = reference(c, dtype).y.view([&](const Tensor& t) { return t.narrow(1, c.tokens - 1, 1); });
-      expect_within(last, y, c.name(dtype));
-    }
-  }
-}
-
 }  // namespace
 }  // namespace athanor::ops::attention_test

@@ -7,6 +7,7 @@
 // the CUDA kernels in loops: ops_device_test runs the ops' own tests on it.
 
 #include "ops/attention.h"
+#include "ops/cache_attention.h"
 #include "ops/experts.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
@@ -27,7 +28,7 @@ Tensor rope(const Tensor& x, const Rotation& rotation);
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents);
-Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v);
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
                             int64_t chunk_tokens);

@@ -55,10 +55,11 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
 
 Tensor linear(const Tensor& x, const Weight& weight) {
   if (at::GradMode::is_enabled() && weight.grad.defined()) return Linear::apply(x, weight);
-  // Packing a weight for a few rows (a generated token) costs more than multiplying by it. This path is not used in
-  // training: a forward without gradients is computed again with them (parallel/recompute.h), and must have the same
-  // bits.
-  if (num_rows(x) < kernels::kTileColumns && !weight.grad.defined()) return at::linear(x, weight.value);
+  // The library has kernels for a few rows (new tokens of texts), whose bits depend on the number of rows. Those of
+  // tiles do not, so they multiply any number. This path is not used in training: a forward without gradients is
+  // computed again with them (parallel/recompute.h), and must have the same bits.
+  const bool is_few = num_rows(x) < kernels::kTileColumns && !weight.grad.defined();
+  if (is_few && !multiplies_on_tiles(x)) return at::linear(x, weight.value);
   return matmul(folded(x), weight.value, /*transposed=*/true).view(shape_with(x, weight.value.size(0)));
 }
 

@@ -1,6 +1,8 @@
 #include "ops/linear.h"
 
+#include "ops/testing/on_path.h"
 #include "ops/testing/op_testing.h"
+#include "ops/tiles.h"
 
 namespace athanor::ops::linear_test {
 namespace {
@@ -75,10 +77,31 @@ TEST(Linear, TwoRunsOnTwoThreadsGiveTheSameBits) {
   }
 }
 
-TEST(Linear, WithoutABucketEvaluatesOnly) {
+TEST(Linear, WithoutABucketHasTheBitsOfForwardWithOneOnTilesAndElseOfTheLibrary) {
   const at::NoGradGuard no_grad;
-  const Tensor x = normal({4, 5}, 1), w = normal({3, 5}, 2);
-  expect_same_bits(linear(x, {w, Tensor()}), at::linear(x, w), "y");
+  for (const auto dtype : kComputeTypes) {
+    const Tensor x = normal({4, 5}, 1, dtype), w = normal({3, 5}, 2, dtype);
+    const Tensor expected = multiplies_on_tiles(x) ? linear(x, weight_of(w)) : at::linear(x, w);
+    expect_same_bits(linear(x, {w, Tensor()}), expected, test::name_of(dtype));
+  }
+}
+
+// 1 to 12 rows are one block of a tile, whose panels are packed a few k at a time; 5 and 333 are no multiples of that.
+TEST(Linear, OnTilesNoBitsOfARowDependOnTheNumberOfRows) {
+  const at::NoGradGuard no_grad;
+  for (const MatmulPath path : tile_paths()) {
+    const OnPath on_path(path);
+    for (const auto dtype : kComputeTypes) {
+      for (const int64_t width : {5, 64, 333, 2500}) {
+        const Tensor x = normal({150, width}, 1, dtype), w = normal({70, width}, 2, dtype);
+        const Tensor y = linear(x, {w, Tensor()});
+        for (const int64_t rows : {1, 2, 12, 13, 31, 40}) {
+          expect_same_bits(linear(x.narrow(0, 0, rows), {w, Tensor()}), y.narrow(0, 0, rows).contiguous(),
+                           fmt::format("{} rows of {} in {}", rows, width, test::name_of(dtype)));
+        }
+      }
+    }
+  }
 }
 
 TEST(AddOuterProduct, OfNoRowsLeavesTheBucketAlone) {

@@ -24,7 +24,7 @@ KINDS = {
     "--tokenizer": "tokenizer", "--text-field": "field", "--special-token": ANY, "--eos": "choice", "--attributes": "attributes",
     "--keep": "expression", "--drop": "expression", "INPUT": "documents", "DIR": "data", "--split": "choice", "config": "configuration",
     "--set": "setting", "--then": "setting", "RUN": "run", "--y": "choice", "--line": "choice", "run": "model", "folder": "model",
-    "model": "model", "--prompt": ANY, "--dtype": "choice", "--device": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
+    "model": "model", "--prompt": ANY, "--prompts": "prompts", "--stop": "stop string", "--dtype": "choice", "--device": "choice", "--plant": "choice", "--json": "new file", "--schedule": "choice",
     "--pictures": "new folder", "--golden-dir": "new folder", "--out": "new folder", "--format": "choice", "--on-error": "choice",
     "tokenizer train --out": "new file", "plot --out": "picture", "verify --keep": "new folder", "tokenizer encode INPUT": "lines",
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
@@ -36,6 +36,8 @@ WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
     "configuration": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt"},
     "documents": {"missing": "nowhere.jsonl", "an empty folder": "empty", "an empty file": "empty.jsonl", "of another kind": "run.toml"},
+    "prompts": {"missing": "nowhere.txt", "a folder": "empty", "an empty file": "empty.json"},
+    "stop string": {"empty": ""},
     "lines": {"missing": "nowhere.txt", "a folder": "empty"},
     "data": {"missing": "nowhere", "a file": "notes.txt", "an empty folder": "empty"},
     "run": {"missing": "nowhere", "an empty file": "empty.json", "an empty folder": "empty"},
@@ -152,6 +154,8 @@ def command_line(row, value):
             del words[:2]  # --golden-dir
     if row["command"] == "smoke" and name in ("--against",):
         del words[:2]
+    if name == "--prompts":
+        words = words[:1]
     if name == "--attributes" and value is not None:
         words += ["--keep", "true"] if value != "nowhere" else []
     return [*words, name] if value is None else [*words, f"{name}={value}"] if value.startswith("-") else [*words, name, value]

@@ -25,7 +25,7 @@ def test_a_job_is_refused_by_a_step_without_pmi_before_anything_is_read_or_writt
 
 
 @pytest.mark.parametrize("command", [["export", "run", "--out", "out"], ["import", "folder", "--out", "out"],
-                                     ["prepare", "--tokenizer", "t.json", "--out", "out", "docs.jsonl"], ["generate", "run", "--prompt", "x"],
+                                     ["prepare", "--tokenizer", "t.json", "--out", "out", "docs.jsonl"],
                                      ["tokenizer", "train", "--vocab-size", "300", "--out", "out", "docs.jsonl"], ["smoke"], ["bench", "gemm"]], ids=lambda words: words[0])
 def test_copies_of_one_process_are_refused(started_by, tmp_path, command):
     for word in ("docs.jsonl", "t.json"):
@@ -34,6 +34,11 @@ def test_copies_of_one_process_are_refused(started_by, tmp_path, command):
     done = started_by(SRUN, *words)
     assert done.returncode == 2 and "is one process, but srun started several of it" in done.stderr, done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_generation_on_several_ranks_is_a_job(started_by, tmp_path):
+    done = started_by(SRUN, "generate", tmp_path, "--prompt", "x")
+    assert done.returncode == 2 and "srun started several copies" in done.stderr and len(done.stderr.splitlines()) == 1, done.stderr
 
 
 def test_a_batch_script_and_what_only_reads_are_not_refused(started_by, tmp_path):

@@ -12,6 +12,7 @@ import pytest
 from launchers import with_fault_on
 from test_failures import SECONDS
 from test_runs import KEYS, PIPELINE, TENSOR, ENDLESS, RankRun, assert_same_training, data, open_mpi, rank_processes  # noqa: F401
+from greedy import GREEDY, answers_of, greedy_theirs, make_model, make_prompts  # noqa: E402, after test_runs has set the path
 
 ON_DEVICES, ON_CPUS = "train.device=auto", "train.device=cpu"
 EXPERTS = ["parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all"]
@@ -151,3 +152,18 @@ def test_a_run_moves_from_devices_to_cpus_of_another_layout_and_back(open_mpi, p
     for a, b in zip(one.metrics(), many.metrics(), strict=True):
         # As test_runs.py: one digit of fp32 on 20 k parameters that no fault would leave unchanged.
         assert a["loss"] == pytest.approx(b["loss"], rel=2e-4), a["step"]
+
+
+@pytest.mark.parametrize("model,ranks,layout", [
+    ("llama", 4, [f"--set={field}" for field in (*PIPELINE, *TENSOR)]),
+    ("olmoe", 2, [f"--set={field}" for field in EXPERTS]),
+])
+def test_generation_on_a_layout_of_devices_gives_the_text_of_transformers(open_mpi, program, tmp_path, model, ranks, layout):  # noqa: F811
+    folder = make_model(tmp_path / "hf", model)
+    prompts = make_prompts(5)
+    for order in ("earliest", "7"):
+        code, out, err, _ = open_mpi.run(ranks, program("athanor_played"), "generate", folder, "--device", "auto", "--max-new-tokens", 12,
+                                         "--batch-size", 3, *(word for prompt in prompts for word in ("--prompt", prompt)), *GREEDY, *layout,
+                                         env={"ATHANOR_PLAYED_ORDER": order})
+        assert code == 0, out + err
+        assert answers_of(out) == greedy_theirs(folder, prompts, 12)

@@ -83,7 +83,8 @@ int run(const EvalArguments& given, comm::World& world) {
     for (const std::string& file : given.beside) read_results(file);
     tasks = tasks::TaskSet::load(settings.selection);
     models = models_of(given);
-    place = plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
+    place =
+        plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
     for (const auto& model : models) names += model.string() + "\n";
   }
   names = broadcast_text(world.all(), names);

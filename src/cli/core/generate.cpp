@@ -1,54 +1,88 @@
-#include <fmt/core.h>
+#include "eval/generation.h"
 
-#include <nlohmann/json.hpp>
+#include <algorithm>
 
-#include "base/thread_share.h"
+#include "base/launched.h"
+#include "base/text.h"
 #include "cli/core.h"
-#include "eval/continuation.h"
-#include "eval/loaded_model.h"
-#include "ops/device_choice.h"
-#include "tokenizer/tokenizer.h"
+#include "cli/core/written_answers.h"
+#include "documents/standard_input.h"
+#include "ops/cpu_allocator.h"
+#include "train/in_world.h"
+#include "train/rank_devices.h"
+#include "train/rank_share.h"
+#include "train/same_settings.h"
 
 namespace athanor {
 namespace {
 
-// The prompt is checked before anything is printed.
-std::vector<uint32_t> encode_prompt(const LoadedModel& model, const std::string& prompt,
-                                    const GenerateArguments& given) {
-  auto ids = model.tokenizer->encode(prompt);
-  if (ids.empty() && model.eos_id) ids.push_back(*model.eos_id);  // as if a document began
-  ATHANOR_CHECK(!ids.empty(), "--prompt is empty, and this model has no end-of-document token to begin from");
-  ATHANOR_CHECK(static_cast<int64_t>(ids.size()) + given.max_new_tokens <= model.config.max_position_embeddings,
-                "the prompt has {} tokens and --max-new-tokens is {}: together more than the model's {} positions",
-                ids.size(), given.max_new_tokens, model.config.max_position_embeddings);
-  return ids;
+// A newline at the end is that of the shell's tools, and rarely meant: the model would continue after it.
+std::string read_standard_prompt() {
+  announce_terminal("the prompt");
+  std::string text;
+  char bytes[1 << 12];
+  for (size_t count; (count = std::fread(bytes, 1, sizeof bytes, stdin)) > 0;) text.append(bytes, count);
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  ATHANOR_CHECK_DATA(
+      !text.empty(),
+      "--prompt -: standard input is empty; to begin from the end-of-document token, give --prompt \"\"");
+  const auto invalid = find_invalid_utf8(text);
+  ATHANOR_CHECK_DATA(!invalid, "--prompt -: standard input has invalid UTF-8 at byte {}; convert it to UTF-8",
+                     invalid.value_or(0));
+  return text;
 }
 
-ContinuationOptions options_of(const GenerateArguments& given, size_t index) {
-  return {given.max_new_tokens, {given.temperature, given.top_p}, static_cast<uint64_t>(given.seed), index};
+// What the command line gives and what files hold is checked as far as it can be without the model.
+std::unique_ptr<PromptSource> open_prompts(const GenerateArguments& given) {
+  std::unique_ptr<PromptSource> source;
+  if (given.prompts_file.empty()) {
+    std::vector<std::string> prompts = given.prompts;
+    const auto dash = std::ranges::find(prompts, kStandardInput);
+    if (dash != prompts.end()) *dash = read_standard_prompt();
+    source = listed_prompts(std::move(prompts), "--prompt");
+  } else {
+    if (given.prompts_file == kStandardInput) announce_terminal("prompts, one a line,");
+    source = prompts_of_file(given.prompts_file);
+  }
+  source->check_all([](const PromptText&) {});
+  return source;
 }
 
-void print_text(const LoadedModel& model, const std::string& prompt, size_t index, const GenerateArguments& given) {
-  const auto ids = encode_prompt(model, prompt, given);
-  StreamDecoder decoder(*model.tokenizer);
-  const auto put = [](const std::string& text) {
-    fmt::print("{}", text);
-    std::fflush(stdout);
-  };
-  if (index > 0) put("\n");
-  put(prompt);
-  continue_tokens(model, ids, options_of(given, index), [&](uint32_t id) { put(decoder.push(id)); });
-  put(decoder.finish() + "\n");
+GenerationOptions options_of(const GenerateArguments& given) {
+  return {.max_new_tokens = given.max_new_tokens,
+          .sampling = {given.temperature, given.top_p},
+          .seed = static_cast<uint64_t>(given.seed),
+          .stops = given.stops,
+          .batch_size = given.batch_size};
 }
 
-void print_json(const LoadedModel& model, const std::string& prompt, size_t index, const GenerateArguments& given) {
-  const auto result = continue_tokens(model, encode_prompt(model, prompt, given), options_of(given, index));
-  const nlohmann::json line = {{"prompt", prompt},
-                               {"prompt_ids", result.prompt_ids},
-                               {"new_ids", result.new_ids},
-                               {"text", model.tokenizer->decode(result.new_ids)},
-                               {"ended", result.ended}};
-  fmt::print("{}\n", line.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
+// What decides which collectives a rank calls, and the tokens that it chooses.
+Options compared_options(const GenerateArguments& given) {
+  return {{"--set", join(given.overrides, " ")},
+          {"--dtype", given.dtype},
+          {"--temperature", std::to_string(given.temperature)},
+          {"--top-p", std::to_string(given.top_p)},
+          {"--seed", std::to_string(given.seed)}};
+}
+
+int generate_in(comm::World& world, const GenerateArguments& given) {
+  at::set_num_threads(threads_of_rank(world, 0).threads);
+  std::unique_ptr<PromptSource> prompts;
+  if (world.rank() == 0) prompts = open_prompts(given);
+  require_same_options(compared_options(given), world);
+  LoadOptions load;
+  load.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  load.device = agree_on_devices(given.device, "--device", world);
+  load.overrides = given.overrides;
+  const LoadedModel model = load_model(given.model, world, load);
+  std::unique_ptr<ContinuationReader> answers;
+  if (prompts) {
+    prompts->check_all([&](const PromptText& prompt) { encode_prompt(model, prompt, given.max_new_tokens); });
+    answers = given.json ? answers_as_json() : answers_as_text();
+  }
+  generate(model, options_of(given), prompts.get(), answers.get());
+  return 0;
 }
 
 }  // namespace
@@ -57,12 +91,6 @@ void print_json(const LoadedModel& model, const std::string& prompt, size_t inde
 ATHANOR_CORE_ENTRY(generate) {
   using namespace athanor;
   const auto& given = *static_cast<const GenerateArguments*>(arguments);
-  at::set_num_threads(share_threads(find_thread_limits()).threads);
-  const at::Device device = ops::choose_device(given.device, {}, "--device");
-  const LoadedModel model = load_model(
-      given.model, {.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, .device = device});
-  for (size_t i = 0; i < given.prompts.size(); ++i) {
-    given.json ? print_json(model, given.prompts[i], i, given) : print_text(model, given.prompts[i], i, given);
-  }
-  return 0;
+  ops::install_caching_cpu_allocator();
+  return in_world({}, [&](comm::World& world, RunContext&) { return generate_in(world, given); });
 }

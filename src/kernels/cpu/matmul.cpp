@@ -34,7 +34,7 @@ class Part {
        void* scratch)
       : path_(path), p_(at(products, part)), part_(part), next_(next),
         next_p_(next ? &at(products, *next) : nullptr), blocks_{part.m_begin, part.m_end}, cut_(p_),
-        packs_a_(cut_.packs_a()) {
+        packs_a_(cut_.packs_a()), is_thin_(is_thin()) {
     auto* bytes = static_cast<char*>(scratch);
     for (int f = 0; f < cut_.factors_of_pass(); ++f) {
       a_[f] = reinterpret_cast<P*>(bytes);
@@ -166,9 +166,28 @@ class Part {
     return prefetch_of(f, block, n_end, panel);
   }
 
+  // True if a single block of rows uses each panel, as for the new tokens of a few texts.
+  bool is_thin() const {
+    return blocks_.count == 1 && p_.first.b.transposed && (!p_.second.b.data || p_.second.b.transposed);
+  }
+
+  // Such a panel is used once: it is packed a few k at a time, which stay in the first-level cache (8 KiB), instead of
+  // being written to the second-level cache and read again.
+  void thin_tile(int f, int64_t n, int64_t columns, float* c) const {
+    constexpr int64_t kThin = 64;
+    const Matrix<T>& b = factors(f).b;
+    const Rows<P> a = rows_of(f, 0);
+    for (int64_t k = 0; k < pass_.count; k += kThin) {
+      const int64_t count = std::min(kThin, pass_.count - k);
+      pack_panel_transposed(path_, b.data + n * b.ld + pass_.k + k, b.ld, count, columns, packed_strip(f));
+      gemm_tile(path_, blocks_.end - blocks_.begin, a.data + k / kStep<P> * a.step_stride, a.row_stride, a.step_stride,
+                packed_strip(f), steps_of<P>(count), c, k > 0 || f > pass_.first_factor || !pass_.begins);
+    }
+  }
+
   // Computes the tiles of a strip in the order that reuses the first-level cache best.
   void strip(int64_t n_begin, int64_t n_end) {
-    pack_strip(n_begin, n_end);
+    if (!is_thin_) pack_strip(n_begin, n_end);
     const int64_t panels = divide_up(n_end - n_begin, kTileColumns);
     if (cut_.panel_stays()) {
       for (int64_t panel = 0; panel < panels; ++panel) {
@@ -186,8 +205,13 @@ class Part {
     const int64_t first = blocks_.first(block), rows = blocks_.first(block + 1) - first;
     const int64_t n = n_begin + panel * kTileColumns, columns = std::min(kTileColumns, n_end - n);
     float* c = kept_ ? kept(block, n) : own;
-    for (int f = pass_.first_factor; f < pass_.end_factor; ++f)
-      tile(f, block, rows, panel, c, next_prefetch(f, block, panel, n_begin, n_end));
+    for (int f = pass_.first_factor; f < pass_.end_factor; ++f) {
+      if (is_thin_) {
+        thin_tile(f, n, columns, c);
+      } else {
+        tile(f, block, rows, panel, c, next_prefetch(f, block, panel, n_begin, n_end));
+      }
+    }
     if (!pass_.ends) return;
     if (p_.sum) {
       add_tile(c, rows, columns, p_.sum + first * p_.ld + n, p_.ld);
@@ -203,7 +227,7 @@ class Part {
   const Product<T>* next_p_;
   RowBlocks blocks_;
   const Cut<T, P> cut_;
-  const bool packs_a_;
+  const bool packs_a_, is_thin_;
   Pass pass_{};
   int64_t steps_ = 0;
   P *a_[2] = {}, *strip_[2] = {};

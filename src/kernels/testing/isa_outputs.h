@@ -11,6 +11,7 @@
 
 #include "kernels/accumulate.h"
 #include "kernels/adamw.h"
+#include "kernels/cache_attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/expert_activation.h"
 #include "kernels/master.h"
@@ -61,6 +62,7 @@ class IsaOutputs {
     run_elementwise<T>(type);
     run_rows<T>(type);
     run_softmax<T>(type);
+    run_cache_attention<T>(type);
     run_router<T>(type, false);
     run_router<T>(type, true);
   }
@@ -188,6 +190,18 @@ class IsaOutputs {
     const auto a = numbers<T>(kCount, 23), b = numbers<T>(kCount, 24);
     row_dots(a.data(), kWidth, b.data(), kWidth, kRows, kWidth, dots.data());
     keep(type + " row_dots", dots);
+  }
+
+  template <class T>
+  void run_cache_attention(const std::string& type) {
+    constexpr int64_t kGroup = 2, kHeadDim = 46, kLength = 37, kLd = 2 * kHeadDim;
+    const auto keys = numbers<T>(kLength * kLd, 32), values = numbers<T>(kLength * kLd, 33);
+    const auto q = numbers<T>(kGroup * kHeadDim, 34, 4);
+    std::vector<T> out(kGroup * kHeadDim);
+    std::vector<float> scratch(static_cast<size_t>(cache_attention_scratch(kLength, kGroup, kHeadDim)));
+    cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f,
+                       scratch.data());
+    keep(type + " cache attention", out);
   }
 
   void run_adamw() {

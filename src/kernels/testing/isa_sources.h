@@ -3,6 +3,7 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "kernels/cpu/accumulate.cpp"
 #include "kernels/cpu/adamw.cpp"
+#include "kernels/cpu/cache_attention.cpp"
 #include "kernels/cpu/cross_entropy.cpp"
 #include "kernels/cpu/expert_activation.cpp"
 #include "kernels/cpu/norm.cpp"

@@ -4,10 +4,12 @@
 
 #include <ATen/ATen.h>
 
+#include "ops/attention_spans.h"
 #include "ops/device.h"
 #include "ops/device/library_attention.h"
 #include "ops/document_tables.h"
 #include "ops/graph.h"
+#include "ops/transfer.h"
 
 namespace athanor::ops::device {
 namespace {
@@ -74,11 +76,15 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 }
 
 // The query heads that read one key head are taken as its queries, so that no kernel gets a key twice.
-Tensor attention_over_cache(const Tensor& q, const Tensor& k, const Tensor& v) {
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
   const at::NoGradGuard no_grad;
-  const int64_t kv_heads = k.size(2), group = q.size(2) / kv_heads;
-  const Tensor queries = q.contiguous().view({q.size(0), kv_heads, group, q.size(3)}).transpose(1, 2);
-  return attend(queries, k, v, /*is_causal=*/false).transpose(1, 2).reshape(q.sizes());
+  if (q.numel() == 0) return at::empty_like(q);
+  const Tensor seen =
+      counts.seen.defined() ? counts.seen : keys_seen(send(at::tensor(counts.of_row) - 1, q.device()), counts.most());
+  const int64_t rows = q.size(0), kv_heads = k.size(2), group = q.size(1) / kv_heads, most = counts.most();
+  const auto heads_first = [&](const Tensor& x) { return x.narrow(0, 0, rows).narrow(1, 0, most).transpose(1, 2); };
+  const Tensor queries = q.contiguous().view({rows, kv_heads, group, q.size(2)});
+  return at::scaled_dot_product_attention(queries, heads_first(k), heads_first(v), seen).reshape(q.sizes());
 }
 
 }  // namespace athanor::ops::device

@@ -216,12 +216,15 @@ TEST_P(OnDevice, AttentionHasTheSameBitsInEachRunAndLeavesTheSettingsOfTheProces
   EXPECT_TRUE(at::globalContext().deterministicFillUninitializedMemory());
 }
 
-TEST_P(OnDevice, AttentionOverACacheGivesWhatItGivesOnTheCpu) {
+TEST_P(OnDevice, AttentionOverCachesGivesWhatItGivesOnTheCpu) {
   for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 2}, {6, 1}, {3, 3}}) {
-    const Tensor q = normal({2, 1, heads, 16}, 1, dtype()), k = normal({2, 9, kv_heads, 16}, 2, dtype());
-    const Tensor v = normal({2, 9, kv_heads, 16}, 3, dtype());
-    const Tensor y = attention_over_cache(there(q), there(k), there(v));
-    expect_near(y, attention_over_cache(q, k, v), 9 + 16, fmt::format("{} heads of {}", heads, kv_heads));
+    const Tensor q = normal({3, heads, 16}, 1, dtype()), k = normal({4, 12, kv_heads, 16}, 2, dtype());
+    const Tensor v = normal({4, 12, kv_heads, 16}, 3, dtype());
+    KeyCounts counts{{9, 1, 4}, {}};
+    const Tensor expected = portable::cache_attention(q, k, v, counts);
+    counts.seen = keys_seen(there(at::tensor(counts.of_row) - 1), counts.most());
+    const Tensor y = cache_attention(there(q), there(k), there(v), counts);
+    expect_near(y, expected, 9 + 16, fmt::format("{} heads of {}", heads, kv_heads));
   }
 }
 

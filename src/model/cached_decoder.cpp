@@ -1,0 +1,133 @@
+// The path of generation through the decoder: new tokens of several texts, whose earlier keys and values are in caches.
+
+#include <numeric>
+
+#include "model/decoder.h"
+#include "ops/document_tables.h"
+#include "ops/transfer.h"
+#include "parallel/vocabulary_logits.h"
+
+namespace athanor {
+namespace {
+
+// One number for each token: of the text that it belongs to, from which it may count on.
+template <class F>
+void for_each_token(const NewTokens& tokens, F f) {
+  int64_t n = 0;
+  for (size_t r = 0; r < tokens.slots.size(); ++r) {
+    for (int64_t i = 0; i < tokens.lengths[r]; ++i) f(n++, r, i);
+  }
+}
+
+// Rows of numbers that are sent together: ids (if the stage embeds), slots, positions, and the texts' last tokens.
+struct TokenNumbers {
+  Tensor ids, slots, positions, last;
+};
+
+int64_t num_tokens(const NewTokens& tokens) {
+  return std::accumulate(tokens.lengths.begin(), tokens.lengths.end(), int64_t{0});
+}
+
+TokenNumbers numbers_on(at::Device device, const NewTokens& tokens, const Tensor& ids) {
+  const int64_t count = num_tokens(tokens), texts = tokens.num_texts();
+  Tensor here = at::empty({3 * count + texts}, at::kLong);
+  auto* number = here.data_ptr<int64_t>();
+  if (ids.defined()) here.narrow(0, 0, count).copy_(ids.reshape({-1}));
+  for_each_token(tokens, [&](int64_t n, size_t r, int64_t i) {
+    if (!ids.defined()) number[n] = 0;
+    number[count + n] = tokens.slots[r];
+    number[2 * count + n] = tokens.past[r] + i;
+    number[3 * count + static_cast<int64_t>(r)] = n;  // at last the last one
+  });
+  const Tensor there = ops::send(here, device);
+  return {there.narrow(0, 0, count), there.narrow(0, count, count), there.narrow(0, 2 * count, count),
+          there.narrow(0, 3 * count, texts)};
+}
+
+Tensor positions_of_tokens(const NewTokens& tokens) {
+  Tensor positions = at::empty({1, num_tokens(tokens)}, at::kLong);
+  auto* position = positions.data_ptr<int64_t>();
+  for_each_token(tokens, [&](int64_t n, size_t r, int64_t i) { position[n] = tokens.past[r] + i; });
+  return positions;
+}
+
+void check_tokens(const NewTokens& tokens) {
+  ATHANOR_ASSERT(tokens.lengths.size() == tokens.slots.size() && tokens.past.size() == tokens.slots.size());
+  for (size_t r = 0; r < tokens.slots.size(); ++r) {
+    ATHANOR_ASSERT(tokens.lengths[r] > 0 && (tokens.past[r] == 0) == tokens.begin_texts());
+    ATHANOR_ASSERT(tokens.begin_texts() || (tokens.lengths[r] == 1 && tokens.slots[r] == static_cast<int64_t>(r)));
+  }
+}
+
+}  // namespace
+
+KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
+  const std::vector<int64_t> shape = {slots, capacity, kv_heads_, head_dim_};
+  return {at::empty(shape, q_.value.options()), at::empty(shape, q_.value.options())};
+}
+
+Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const {
+  const Heads heads = project(x, pass.rotation);
+  cache.k.index_put_({pass.slots_N, pass.positions_N}, heads.k[0]);
+  cache.v.index_put_({pass.slots_N, pass.positions_N}, heads.v[0]);
+  if (pass.counts.of_row.empty()) return output(ops::attention(heads.q, heads.k, heads.v, pass.documents));
+  return output(ops::cache_attention(heads.q[0], cache.k, cache.v, pass.counts).unsqueeze(0));
+}
+
+Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const KvCache& cache) const {
+  constexpr int64_t kBatch = 1;
+  const ops::NormedSum before = input_norm_.of(in);
+  const TensorParallelInput x = enter_tensor_parallel(before.normed, ranks_, kBatch);
+  const Tensor attended = leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_);
+  const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
+  const TensorParallelInput y = enter_tensor_parallel(between.normed, ranks_, kBatch);
+  return {between.sum, leave_tensor_parallel(feed_forward_.forward(y, nullptr), ranks_)};
+}
+
+std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const {
+  std::vector<KvCache> caches;
+  for (const Layer& layer : layers_) caches.push_back(layer.make_cache(slots, capacity));
+  return caches;
+}
+
+// Two copies to a device: whole numbers, and the angles of positions.
+CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor& ids_N) const {
+  check_tokens(tokens);
+  const TokenNumbers numbers = numbers_on(device_, tokens, stage_.embeds ? x : Tensor());
+  ids_N = numbers.ids;
+  CachedPass pass{numbers.slots, numbers.positions, {}, rotation_of(positions_of_tokens(tokens)), {}, {}};
+  if (!tokens.begin_texts()) {
+    for (const int64_t past : tokens.past) pass.counts.of_row.push_back(past + 1);
+    if (!device_.is_cpu() && tokens.num_texts() > 0)
+      pass.counts.seen = ops::keys_seen(numbers.positions, pass.counts.most());
+    return pass;
+  }
+  pass.last_R = numbers.last;
+  std::vector<int32_t> lengths;
+  for (const int64_t length : tokens.lengths) lengths.push_back(static_cast<int32_t>(length));
+  pass.documents = {lengths};
+  pass.documents = ops::with_tables(pass.documents, num_tokens(tokens), device_);
+  return pass;
+}
+
+Tensor Decoder::cached_logits(const Residual& residual, const CachedPass& pass) const {
+  Tensor last = residual.sum()[0];
+  if (pass.last_R.defined()) last = last.index_select(0, pass.last_R);
+  return vocabulary_logits(final_norm_.of(last), output_, model_.vocab_size, options_.tensor);
+}
+
+Tensor Decoder::forward_cached(const Tensor& x, const NewTokens& tokens, const std::vector<KvCache>& caches) const {
+  const at::NoGradGuard no_grad;
+  ATHANOR_ASSERT(!options_.tensor.shares_tokens() && caches.size() == layers_.size());
+  Tensor ids_N;
+  const CachedPass pass = cached_pass(tokens, x, ids_N);
+  Residual residual{stage_.embeds ? embed(ids_N.unsqueeze(0)) : x, {}};
+  for (size_t l = 0; l < layers_.size(); ++l) {
+    enter(1 + stage_.first + static_cast<int64_t>(l), residual);
+    residual = layers_[l].forward_cached(residual, pass, caches[l]);
+  }
+  if (stage_.has_head) enter(1 + stage_.end, residual);
+  return stage_.has_head ? cached_logits(residual, pass) : residual.sum();
+}
+
+}  // namespace athanor

@@ -1,0 +1,68 @@
+#include "ops/cache_attention.h"
+
+#include <algorithm>
+
+#include "kernels/cache_attention.h"
+#include "ops/device.h"
+#include "ops/taken_in_turn.h"
+
+namespace athanor::ops {
+namespace {
+
+float score_scale(const Tensor& q) { return static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(-1)))); }
+
+template <class T>
+void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts, const Tensor& out) {
+  const int64_t kv_heads = k.size(2), head_dim = q.size(2), group = q.size(1) / kv_heads, ld = kv_heads * head_dim;
+  const int64_t pieces = q.size(0) * kv_heads;
+  const Tensor scratch =
+      at::empty({num_slots(pieces), kernels::cache_attention_scratch(counts.most(), group, head_dim)},
+                q.options().dtype(at::kFloat));
+  const auto *keys = pointer<T>(k), *values = pointer<T>(v), *queries = pointer<T>(q);
+  for_each_in_turn(pieces, [&](int64_t i, int64_t slot) {
+    const int64_t row = i / kv_heads, head = i % kv_heads;
+    const int64_t first = row * k.size(1) * ld + head * head_dim;
+    const kernels::CachedHead<T> cached{keys + first, values + first, ld, counts.of_row[static_cast<size_t>(row)]};
+    const int64_t at = (row * kv_heads + head) * group * head_dim;
+    kernels::cache_attention(cached, queries + at, pointer<T>(out) + at, group, head_dim, score_scale(q),
+                             scratch.data_ptr<float>() + slot * scratch.size(1));
+  });
+}
+
+}  // namespace
+
+int64_t KeyCounts::most() const { return of_row.empty() ? 0 : *std::ranges::max_element(of_row); }
+
+Tensor keys_seen(const Tensor& positions, int64_t most) {
+  return (at::arange(most, positions.options()) <= positions.unsqueeze(1)).view({-1, 1, 1, most});
+}
+
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
+  ATHANOR_ASSERT(static_cast<int64_t>(counts.of_row.size()) == q.size(0) && q.size(0) <= k.size(0));
+  ATHANOR_ASSERT(counts.most() <= k.size(1));
+  if (device::takes(q)) return device::cache_attention(q, k, v, counts);
+  const Tensor out = at::empty(q.sizes(), q.options());
+  with_element(q, [&](auto* tag) { attend_on_host<std::decay_t<decltype(*tag)>>(q.contiguous(), k, v, counts, out); });
+  return out;
+}
+
+namespace portable {
+
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
+  const int64_t group = q.size(1) / k.size(2);
+  std::vector<Tensor> rows;
+  for (int64_t r = 0; r < q.size(0); ++r) {
+    const int64_t count = counts.of_row[static_cast<size_t>(r)];
+    const auto heads_first = [&](const Tensor& x) {
+      return x[r].narrow(0, 0, count).repeat_interleave(group, 1).transpose(0, 1).to(wide_type(x));
+    };
+    const Tensor query = q[r].unsqueeze(1).to(wide_type(q));  // [heads, 1, head_dim]
+    const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
+    const Tensor weights = at::softmax(at::matmul(query, heads_first(k).transpose(1, 2)) * scale, -1);
+    rows.push_back(at::matmul(weights, heads_first(v)).squeeze(1));
+  }
+  return at::stack(rows).to(q.scalar_type());
+}
+
+}  // namespace portable
+}  // namespace athanor::ops

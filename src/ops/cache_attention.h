@@ -1,0 +1,34 @@
+#pragma once
+// Attention over caches of keys and values, for generation: one new token of each of several texts of different
+// lengths.
+
+#include <vector>
+
+#include "ops/tensor.h"
+
+namespace athanor::ops {
+
+/// How many keys the new token of each text sees, itself included.
+struct KeyCounts {
+  std::vector<int64_t> of_row;
+  /// bool [rows, 1, 1, keys of the longest text], on a device: what each row sees (keys_seen). Undefined: it is made
+  /// and sent by each call.
+  Tensor seen;
+
+  int64_t most() const;
+};
+
+/// Returns KeyCounts::seen for rows whose newest token is at these positions, int64 [rows], there; nothing is sent.
+Tensor keys_seen(const Tensor& positions, int64_t most);
+
+/// Attention without autograd: q [rows, heads, head_dim] → [rows, heads, head_dim]. Row r attends to the first
+/// counts.of_row[r] keys of row r of k and v, [at least rows, capacity, kv_heads, head_dim]. On the CPU no bits of a
+/// row depend on the other rows; on a device the library's kernel may cut its sums by the longest row.
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
+
+namespace portable {
+/// Computes dense scores, row by row, in fp32.
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
+}  // namespace portable
+
+}  // namespace athanor::ops

@@ -1,0 +1,177 @@
+"""`athanor generate` with many prompts: its greedy text is that of `transformers`, whatever else is in the batch."""
+import json
+import os
+import subprocess
+import threading
+import time
+
+import pytest
+from greedy import GREEDY, MODELS, answers_of, greedy_theirs, load, make_model, make_prompts
+
+COUNT = 24
+PROMPTS = make_prompts(14)
+
+
+@pytest.fixture(scope="module", params=MODELS)
+def model(request, tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("model") / "hf", request.param)
+
+
+@pytest.fixture(scope="module", params=["llama", "qwen3_moe"])
+def dense_or_sparse(request, tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("model") / "hf", request.param)
+
+
+@pytest.fixture(scope="module")
+def llama(tmp_path_factory):
+    return make_model(tmp_path_factory.mktemp("llama") / "hf", "llama")
+
+
+@pytest.fixture
+def prompts(tmp_path):
+    file = tmp_path / "prompts.txt"
+    file.write_text("".join(prompt + "\n" for prompt in PROMPTS))
+    return file
+
+
+def generate(athanor, model, *words, **options):
+    return athanor.run("generate", model, "--max-new-tokens", COUNT, *words, **options)
+
+
+def test_greedy_text_of_a_batch_equals_that_of_transformers(athanor, model, prompts):
+    theirs = greedy_theirs(model, PROMPTS, COUNT)
+    assert len({len(ids) for ids, _ in theirs}) > 4  # texts end at different times, and others take their places
+    for batch in (1, 3, 16):
+        assert answers_of(generate(athanor, model, "--prompts", prompts, "--batch-size", batch, *GREEDY).stdout) == theirs
+
+
+def usual_string(texts, size):
+    """Returns the string of ASCII letters that is in most of the texts, but not in more than half of them."""
+    strings = {text[i:i + size] for text in texts for i in range(len(text) - size + 1)}
+    counts = {string: sum(string in text for text in texts) for string in sorted(strings) if string.isascii() and string.isalpha()}
+    return max(counts, key=lambda string: counts[string] * (counts[string] <= len(texts) / 2))
+
+
+def test_stop_strings_end_a_text_where_transformers_ends_it_and_are_not_shown(athanor, model, prompts):
+    _, tokenizer = load(model)
+    free = [tokenizer.decode(ids) for ids, _ in greedy_theirs(model, PROMPTS, COUNT)]
+    stops = [usual_string(free, size) for size in (1, 2, 4)]
+    theirs = [ids for ids, _ in greedy_theirs(model, PROMPTS, COUNT, stop_strings=stops, tokenizer=tokenizer)]
+    words = [word for stop in stops for word in ("--stop", stop)]
+    lines = [json.loads(line) for line in generate(athanor, model, "--prompts", prompts, "--batch-size", 5, *words, *GREEDY).stdout.splitlines()]
+    stopped = 0
+    for prompt, text, ids, line in zip(PROMPTS, free, theirs, lines, strict=True):
+        ends = [(text.find(stop) + len(stop), -len(stop), stop) for stop in stops if stop in text]
+        assert line["stop"] == (min(ends)[2] if ends else None)
+        assert line["text"] == (text[:min(ends)[0] + min(ends)[1]] if ends else text)
+        # transformers also finds a stop string that begins in the prompt.
+        if not any(prompt[-i:] + text[:len(stop) - i] == stop for stop in stops for i in range(1, len(stop))):
+            assert line["new_ids"] == ids
+            stopped += bool(ends)
+    assert stopped >= 3
+    shown = generate(athanor, model, "--prompts", prompts, "--batch-size", 5, *words, "--dtype", "float32", "--temperature", 0).stdout
+    assert shown == "\n".join(prompt + line["text"] + "\n" for prompt, line in zip(PROMPTS, lines))
+
+
+@pytest.mark.parametrize("dtype,path", [("float32", "avx2"), ("float32", "avx512"), ("bfloat16", "avx512"), ("bfloat16", "avx512_bf16")])
+def test_on_tiles_no_sampled_token_depends_on_the_batch(athanor, dense_or_sparse, prompts, dtype, path):
+    words = ["--prompts", prompts, "--dtype", dtype, "--json", "--seed", 4]
+    environment = dict(os.environ, ATHANOR_MATMUL=path)
+    if {"avx512": "avx512f"}.get(path, path) not in open("/proc/cpuinfo").read():
+        pytest.skip(f"this CPU has no {path}")
+    outputs = {generate(athanor, dense_or_sparse, *words, "--batch-size", batch, env=environment).stdout for batch in (1, 2, 5, 40)}
+    assert len(outputs) == 1
+
+
+def test_prompts_of_a_jsonl_file_and_of_the_command_line_are_answered_alike(athanor, llama, prompts, tmp_path):
+    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps({"id": i, "prompt": prompt}) + "\n" for i, prompt in enumerate(PROMPTS)))
+    expected = generate(athanor, llama, "--prompts", prompts, *GREEDY).stdout
+    assert generate(athanor, llama, "--prompts", tmp_path / "prompts.jsonl", *GREEDY).stdout == expected
+    assert generate(athanor, llama, *(word for prompt in PROMPTS for word in ("--prompt", prompt)), *GREEDY).stdout == expected
+    assert generate(athanor, llama, "--prompts", "-", *GREEDY, input=prompts.read_text()).stdout == expected
+    assert generate(athanor, llama, "--prompts", "-", *GREEDY, input=prompts.read_text().rstrip("\n")).stdout == expected
+    prompts.write_text(prompts.read_text().replace("\n", "\r\n"))
+    assert generate(athanor, llama, "--prompts", prompts, *GREEDY).stdout == expected
+
+
+def test_a_pipe_is_answered_line_by_line(athanor, llama, tmp_path):
+    expected = greedy_theirs(llama, PROMPTS[:3], COUNT)
+    os.mkfifo(tmp_path / "pipe")
+    for source in ("-", tmp_path / "pipe"):
+        command = [athanor.path, "generate", llama, "--prompts", source, "--max-new-tokens", COUNT, *GREEDY]
+        process = subprocess.Popen([str(word) for word in command], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            into = process.stdin if source == "-" else open(source, "w")
+            for prompt, answer in zip(PROMPTS, expected):
+                into.write(prompt + "\n")
+                into.flush()
+                assert answers_of(process.stdout.readline()) == [answer]
+            into.close()
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
+
+
+def test_the_first_text_is_shown_as_it_comes_and_later_ones_are_held_back(athanor, llama):
+    """Two texts are computed at the same time; the first is written piece by piece, before the second."""
+    words = ["generate", llama, "--prompt", "the", "--prompt", "it", "--max-new-tokens", "120", "--dtype", "float32", "--seed", "1"]
+    whole = subprocess.run([str(athanor.path), *map(str, words)], capture_output=True, check=True).stdout
+    process = subprocess.Popen([str(athanor.path), *map(str, words)], stdout=subprocess.PIPE)
+    pieces = []
+    reader = threading.Thread(target=lambda: pieces.extend(iter(lambda: os.read(process.stdout.fileno(), 1 << 16), b"")))
+    reader.start()
+    reader.join(timeout=60)
+    assert process.wait(timeout=10) == 0 and b"".join(pieces) == whole
+    assert len(pieces) > 10
+
+
+def test_memory_does_not_grow_with_the_number_of_prompts(athanor, llama, tmp_path):
+    peaks = []
+    for count in (40, 4000):
+        (tmp_path / "many.txt").write_text("".join(f"{prompt}\n" for prompt in make_prompts(count, seed=3)))
+        output, peak = athanor.measure("generate", llama, "--prompts", tmp_path / "many.txt", "--max-new-tokens", "2", *GREEDY)
+        assert len(output.splitlines()) == count
+        peaks.append(peak)
+    # 4,000 prompts with their answers are a megabyte or more; the allocator of libtorch takes memory in steps of some megabytes.
+    assert peaks[1] - peaks[0] < 16 << 20
+
+
+@pytest.mark.parametrize("content,name,said", [
+    (b"", "empty.txt", "empty.txt is empty; it needs a prompt on each line"),
+    (b"one\n\ntwo\n", "p.txt", "p.txt line 2 is empty; remove it"),
+    (b"one\ntw\xffo\n", "p.txt", "p.txt line 2 has invalid UTF-8 at byte 2"),
+    (b"one\n" + b"the " * 400 + b"\n", "p.txt", "p.txt line 2 has "),
+    (b"\x7b\"prompt\": \"a\"}\nnot json\n", "p.jsonl", "p.jsonl line 2 is no JSON object"),
+    (b"\x7b\"prompt\": \"a\"}\n{\"text\": \"a\"}\n", "p.jsonl", 'p.jsonl line 2 has no field "prompt"'),
+    (b"\x7b\"prompt\": [1]}\n", "p.jsonl", 'p.jsonl line 1: its field "prompt" is no string'),
+    (None, "nowhere.txt", "--prompts: nowhere.txt is not there; name a file of prompts"),
+    (None, ".", "--prompts: . is a folder"),
+])
+def test_wrong_prompts_are_refused_in_one_line_before_anything_is_printed(athanor, llama, tmp_path, content, name, said):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    done = athanor.run("generate", llama, "--prompts", name, check=False, cwd=tmp_path)
+    assert done.returncode == 2 and done.stdout == "" and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+@pytest.mark.parametrize("words,said", [
+    ([], "there is no prompt; give --prompt TEXT, or --prompts FILE"),
+    (["--prompt", "a", "--prompts", "b"], "--prompt and --prompts cannot be combined"),
+    (["--prompt", "a", "--stop", ""], "--stop is empty"),
+    (["--prompt", "a", "--batch-size", "0"], "--batch-size"),
+    (["--prompt", "a", "--max-new-tokens", "160"], "the prompt has 1 tokens and --max-new-tokens is 160: together more than the model's 160 positions"),
+    (["--prompt", "a", "--prompt", "the " * 300], "--prompt number 2 has "),
+    (["--prompt", "a", "--set", "train.steps=3"], "--set train.steps=3: only the layout can be set"),
+    (["--prompt", "a", "--set", "parallelism.tensor_parallel_degree=2"], "the degrees of parallelism need 2 ranks or more, and there is one"),
+    (["--prompt", "a", "--set", "parallelism.sequence_parallel=true"], "sequence_parallel: it saves memory in training only"),
+])
+def test_wrong_options_are_refused_in_one_line(athanor, llama, words, said):
+    done = athanor.run("generate", llama, *words, check=False)
+    assert done.returncode == 2 and done.stdout == "" and said in done.stderr, done.stderr
+    assert len(done.stderr.splitlines()) == 1, done.stderr
+
+
+def test_a_line_of_standard_input_that_is_no_prompt_is_named_after_the_answers_before_it(athanor, llama):
+    done = athanor.run("generate", llama, "--prompts", "-", "--max-new-tokens", 3, *GREEDY, input="the\n\n", check=False)
+    assert done.returncode == 2 and "standard input line 2 is empty" in done.stderr
