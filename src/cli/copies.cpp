@@ -10,7 +10,7 @@ namespace athanor {
 namespace {
 
 constexpr const char* kJobs[] = {"train",    "verify", "eval",       "probe",
-                                "generate", "yeet",   "bench comm", "bench checkpoint"};
+                                 "generate", "yeet",   "bench comm", "bench checkpoint"};
 constexpr const char* kConfigured[] = {"train", "verify", "config", "bench step", "bench checkpoint"};
 // These commands write nothing: copies of them are a nuisance at worst.
 constexpr const char* kReaders[] = {"config",           "data info", "data show", "data verify",   "tokenizer encode",

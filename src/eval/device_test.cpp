@@ -5,6 +5,7 @@
 #include <map>
 
 #include "base/testing/folder_test.h"
+#include "eval/forest_scorer.h"
 #include "eval/generation.h"
 #include "eval/score.h"
 
@@ -146,6 +147,50 @@ TEST_F(OnDeviceModels, ScoreATextAsOnTheCpu) {
   EXPECT_LE(largest_difference(expected, there),
             ops::test::rounding_bound(rounding, small_device_run("qwen3_moe", "float32").model.hidden_size));
   for (size_t i = 0; i < there.size(); ++i) EXPECT_EQ(there[i].is_greedy, expected[i].is_greedy);
+}
+
+// Four answers each to three questions that begin alike.
+std::vector<SequenceScore> forest_scores(const fs::path& run, at::Device device) {
+  std::vector<std::vector<int32_t>> texts;
+  for (int32_t question = 0; question < 3; ++question) {
+    for (int32_t answer = 0; answer < 4; ++answer) {
+      std::vector<int32_t> text = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8};
+      for (int32_t i = 0; i < 3 + question; ++i) text.push_back(question + i);
+      text.insert(text.end(), {answer, question, 2});
+      texts.push_back(std::move(text));
+    }
+  }
+  std::vector<ScoredSequence> sequences;
+  for (const auto& text : texts) sequences.push_back({text, 3});
+  LoadedModel model = load_model(run, {at::kFloat, 5, device});
+  const ForestBatches batches{pack_sequences(sequences, 40), std::ssize(sequences)};
+  EXPECT_GT(batches.batches.size(), 1u);
+  return *score_forests(*model.state, &batches);
+}
+
+double largest_difference(const std::vector<SequenceScore>& a, const std::vector<SequenceScore>& b) {
+  double largest = 0;
+  for (size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, std::abs(a[i].log_likelihood - b[i].log_likelihood));
+  return largest;
+}
+
+TEST_F(OnDeviceModels, ScoreTextsThatBeginAlikeAsOnTheCpu) {
+  for (const char* family : {"llama", "qwen3_moe"}) {
+    const fs::path run = trained(family);
+    const auto expected = forest_scores(run, at::kCPU);
+    ASSERT_EQ(expected.size(), 12u);
+    const double rounding =
+        ops::test::difference_of_paths([&] { return largest_difference(expected, forest_scores(run, at::kCPU)); });
+    const double bound = ops::test::rounding_bound(rounding, small_device_run(family, "float32").model.hidden_size);
+    for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 5}}) {
+      guarded::queues().set_order(order);
+      const auto there = forest_scores(run, guarded::kDevice);
+      EXPECT_LE(largest_difference(expected, there), bound) << family;
+      for (size_t i = 0; i < there.size(); ++i) EXPECT_EQ(there[i].is_greedy, expected[i].is_greedy);
+    }
+    guarded::queues().set_order({});
+  }
 }
 
 TEST_F(OnDeviceModels, ADeviceThatIsNotThereIsRefusedInOneLine) {
