@@ -60,8 +60,8 @@ struct EvalArguments {
   bool every = false;                        ///< every checkpoint of each run
   std::string out;                           ///< a file for one model, a folder for several; empty: the run's evals/
   bool samples = false;                      ///< also write each document with its answers
-  std::vector<std::string> beside;           ///< files of results that the table shows beside
-  std::vector<std::string> overrides;        ///< of the layout, as in --set
+  std::vector<std::string> compare;          ///< files of results that the table also shows
+  std::vector<std::string> overrides;        ///< fields of the layout, as in --set
   std::string dtype = "float32";
   std::string device = "auto";  ///< as train.device
   bool json = false;            ///< print the results as JSON

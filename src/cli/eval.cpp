@@ -63,11 +63,11 @@ void add_output_options(CLI::App& command, EvalArguments& arguments) {
   command.add_option(
       "--out", arguments.out,
       "The file for the results (JSON in the shape of lm_eval's), or for several models a folder; by default, of a run "
-      "its folder evals/. An evaluation that was interrupted goes on there");
+      "its folder evals/. An evaluation that was interrupted continues there");
   command.add_flag("--samples", arguments.samples, "Also write each document with its answers, next to the results");
   command
-      .add_option("--beside", arguments.beside,
-                  "A file of results, of athanor or of lm_eval, that the table shows beside; may be repeated")
+      .add_option("--compare", arguments.compare,
+                  "A file of results, of athanor or of lm_eval, that the table also shows; may be repeated")
       ->allow_extra_args(false);
   command.add_flag("--json", arguments.json, "Print the results as JSON, a line for each model, in place of the table");
 }
@@ -77,7 +77,7 @@ void add_compute_options(CLI::App& command, EvalArguments& arguments) {
   add_device_option(command, arguments.device, "What it computes on");
   command
       .add_option("--batch-tokens", arguments.batch_tokens,
-                  "Tokens that a data rank computes at once; texts that begin alike share them within a batch")
+                  "Tokens that a data rank computes at once; texts with the same beginning share its tokens")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 24))
       ->capture_default_str();
   command

@@ -1,6 +1,6 @@
 #pragma once
 // The answers to a task set's documents on disk while they are computed, so that an evaluation that was interrupted
-// goes on where it was.
+// continues where it was.
 //
 // The file has a line for each document, in order, and a line after each window (evaluation.h), which is computed as a
 // whole: only whole windows are taken up again, so that the result has the bits of one that was not interrupted.

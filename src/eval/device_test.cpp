@@ -149,7 +149,7 @@ TEST_F(OnDeviceModels, ScoreATextAsOnTheCpu) {
   for (size_t i = 0; i < there.size(); ++i) EXPECT_EQ(there[i].is_greedy, expected[i].is_greedy);
 }
 
-// Four answers each to three questions that begin alike.
+// Four answers each to three questions with the same beginning.
 std::vector<SequenceScore> forest_scores(const fs::path& run, at::Device device) {
   std::vector<std::vector<int32_t>> texts;
   for (int32_t question = 0; question < 3; ++question) {

@@ -15,7 +15,7 @@ namespace {
 
 struct Window {
   std::vector<tasks::TaskDocument> documents;
-  std::vector<std::vector<std::vector<TokenRequest>>> sequences;  // of each request of each document
+  std::vector<std::vector<std::vector<TokenRequest>>> sequences;  // those of each request, by document
   ForestBatches packed;
 };
 
@@ -146,14 +146,14 @@ void replay(const EvaluationInput& input, tasks::DocumentStream& stream, Progres
   }
 }
 
-// Without room on the disk the evaluation goes on, and is not taken up if it is interrupted.
+// Without room on the disk the evaluation continues, and is not taken up if it is interrupted.
 void keep(const std::vector<Answers>& window, AnswersJournal* journal, bool& may_keep) {
   if (journal && may_keep) {
     try {
       journal->append(window);
     } catch (const IoError& error) {
       may_keep = false;
-      log::warn("{}; the evaluation goes on, but would begin again if it were interrupted", error.what());
+      log::warn("{}; the evaluation continues, but would begin again if it were interrupted", error.what());
     }
   }
   fault_point("eval.after_window");

@@ -22,7 +22,7 @@ struct SequenceScore {
 
 /// The batches of one call.
 struct ForestBatches {
-  std::vector<TokenForest> batches;  ///< of pack_sequences
+  std::vector<TokenForest> batches;  ///< as pack_sequences makes them
   int64_t num_sequences = 0;         ///< how many sequences they have together
 };
 

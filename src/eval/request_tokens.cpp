@@ -69,8 +69,7 @@ std::vector<int32_t> RequestEncoder::encode_text(std::string_view text, bool wit
 
 // The model reads all tokens but the last.
 TokenRequest RequestEncoder::fit(std::vector<int32_t> context, std::vector<int32_t> continuation) const {
-  ATHANOR_CHECK_DATA(!continuation.empty(),
-                     "its continuation has no tokens of its own: they are part of the context's");
+  ATHANOR_CHECK_DATA(!continuation.empty(), "its continuation has no tokens: they are part of those of the context");
   ATHANOR_CHECK_DATA(std::ssize(continuation) <= max_length_,
                      "its continuation has {} tokens, and the model reads at most {}", continuation.size(),
                      max_length_);

@@ -24,7 +24,7 @@ struct EvaluationSettings {
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
                                 const EvaluationSettings& settings);
 
-/// Adds to lm_eval's results what it says of the model and its settings, and in `athanor` what only we know: the step
+/// Adds to the results what lm_eval states of the model and its settings, and in `athanor` what only we know: the step
 /// and its tokens, the counts, the identity.
 nlohmann::ordered_json results_document(nlohmann::ordered_json results, const LoadedModel& model,
                                         const EvaluationSettings& settings, const EvaluationCounts& counts,

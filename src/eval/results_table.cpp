@@ -48,7 +48,7 @@ std::optional<Value> value_of(const Json& results, const Row& row) {
   return std::nullopt;
 }
 
-// Tasks of large groups, whose group has a row of its own.
+// Tasks of large groups; such a group has its own row.
 std::set<std::string> hidden_tasks(const Json& results, size_t most_of_group) {
   std::set<std::string> hidden;
   if (!results.contains("group_subtasks")) return hidden;

@@ -1,5 +1,5 @@
 #pragma once
-// Results of evaluations as a table for people: a row for each task and metric, a column for each model, beside chance.
+// Results of evaluations as a table for people: a row for each task and metric, a column for each model, and chance.
 
 #include <nlohmann/json.hpp>
 #include <string>

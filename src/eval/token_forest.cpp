@@ -21,7 +21,7 @@ int64_t common_length(std::span<const int32_t> a, std::span<const int32_t> b) {
   return end - a.begin();
 }
 
-// Sequences in the order of their tokens, so that those that begin alike are neighbours.
+// Sequences in the order of their tokens, so that those with the same beginning are neighbours.
 std::vector<int64_t> in_order(std::span<const ScoredSequence> sequences) {
   std::vector<int64_t> order(sequences.size());
   std::iota(order.begin(), order.end(), 0);
@@ -34,7 +34,7 @@ std::vector<int64_t> in_order(std::span<const ScoredSequence> sequences) {
 
 // Builds one batch. The sequences come in the order of their tokens.
 //
-// Each adds a run of tokens of its own, those that it does not share with the sequence before. Later sequences branch
+// Each adds a run of tokens, those that it does not share with the sequence before. Later sequences branch
 // off from runs; a run is then cut where they do, and its pieces are the nodes.
 class Builder {
  public:

@@ -1,5 +1,5 @@
 #pragma once
-// Packs sequences of tokens into batches of bounded size, in which sequences that begin alike share their beginning
+// Packs sequences of tokens into batches of bounded size, in which sequences with a common share their beginning
 // (ops/tree_attention.h). Nothing is padded, and the questions of a task with the same few-shot examples cost the
 // examples once for each batch.
 
@@ -20,7 +20,7 @@ struct ScoredSequence {
 /// A batch of sequences; numbers only, so that it can be sent.
 struct TokenForest {
   std::vector<int32_t> tokens;              ///< N tokens that the model reads
-  std::vector<ops::TokenTree::Node> nodes;  ///< of the N tokens
+  std::vector<ops::TokenTree::Node> nodes;  ///< the N tokens as a forest
   std::vector<int32_t> rows, targets;       ///< S predictions: after token rows[i], targets[i] is expected
   struct Member {
     int64_t sequence;  ///< its index in the call

@@ -12,11 +12,11 @@
 namespace athanor::ops {
 namespace {
 
-constexpr int64_t kQueries = 8 * kernels::kTileRows;  // of one piece of work
+constexpr int64_t kQueries = 8 * kernels::kTileRows;  // in one piece of work
 
 struct Piece {
   size_t node;
-  int64_t begin;  // of its queries, in the node
+  int64_t begin;  // its first query, counted from the beginning of the node
 };
 
 std::vector<Piece> pieces_of(const TokenTree& tree) {
@@ -48,7 +48,7 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
   const auto pieces = pieces_of(tree);
   const auto above = ancestors_of(tree);
   const int64_t heads = q.size(2), kv_heads = k.size(2), num_pieces = static_cast<int64_t>(pieces.size());
-  const Tensor logsumexp = at::empty({heads, q.size(1)}, q.options().dtype(at::kFloat));  // nobody reads it
+  const Tensor logsumexp = at::empty({heads, q.size(1)}, q.options().dtype(at::kFloat));  // written, and not read
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
   for_each_piece(num_pieces * heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const int64_t head = i / num_pieces, kv_head = head / (heads / kv_heads);

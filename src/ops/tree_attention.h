@@ -1,5 +1,5 @@
 #pragma once
-// Attention over texts that begin alike, each token of a common beginning computed once: for evaluation, whose requests
+// Attention over texts with common beginnings, each token of which is computed once: for evaluation, whose requests
 // share contexts.
 //
 // The tokens of several texts form a forest. A node is a range of consecutive tokens; a text is the tokens of the nodes

@@ -65,12 +65,12 @@ def test_every_checkpoint_of_a_run_is_evaluated_from_the_oldest_on(athanor, case
     assert done.stdout
 
 
-def test_earlier_results_are_shown_beside(athanor, case, tmp_path):
+def test_earlier_results_are_shown_too(athanor, case, tmp_path):
     _, run, data = case
     evaluate(athanor, run, "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "mine.json")
     theirs = {"results": {"arc_easy": {"alias": "arc_easy", "acc,none": 0.75, "acc_stderr,none": 0.01}}}
     (tmp_path / "theirs.json").write_text(json.dumps(theirs))
-    done = evaluate(athanor, run, "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "mine.json", "--beside", tmp_path / "theirs.json")
+    done = evaluate(athanor, run, "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "mine.json", "--compare", tmp_path / "theirs.json")
     assert "0.7500 ± 0.0100" in done.stdout and "theirs" in done.stdout.splitlines()[0]
 
 

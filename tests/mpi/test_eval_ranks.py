@@ -1,5 +1,5 @@
 """`athanor eval` on several ranks: data, pipeline and expert ranks give the bits of one rank, tensor ranks its scores within float32's
-bound; an evaluation that is killed goes on, and ends with the same bits."""
+bound; an evaluation that is killed continues, and ends with the same bits."""
 import json
 import os
 import pathlib
@@ -98,7 +98,7 @@ def test_tensor_ranks_give_the_scores_within_the_bound_of_float32(mpi, case, alo
         assert scores["acc,none"] == results(out)[task]["acc,none"]
 
 
-def test_an_evaluation_that_is_killed_goes_on_and_ends_with_the_same_bits(mpi, case, alone, program, tmp_path):
+def test_an_evaluation_that_is_killed_continues_and_ends_with_the_same_bits(mpi, case, alone, program, tmp_path):
     out = tmp_path / "out.json"
     script = with_fault_on(program("athanor"), 0, "eval.after_window:kill@2", tmp_path / "killed.sh")
     code, _, err, _ = mpi.run(2, script, *words(case, out))

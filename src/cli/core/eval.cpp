@@ -66,7 +66,7 @@ void print_table(const std::vector<NamedResults>& models, const EvalArguments& g
     return;
   }
   std::vector<NamedResults> shown = models;
-  for (const std::string& file : given.beside) shown.push_back({fs::path(file).stem().string(), read_results(file)});
+  for (const std::string& file : given.compare) shown.push_back({fs::path(file).stem().string(), read_results(file)});
   fmt::print("{}", results_table(shown, chance));
 }
 
@@ -80,7 +80,7 @@ int run(const EvalArguments& given, comm::World& world) {
   std::string names;
   ResultsPlace place;
   if (is_first) {
-    for (const std::string& file : given.beside) read_results(file);
+    for (const std::string& file : given.compare) read_results(file);
     tasks = tasks::TaskSet::load(settings.selection);
     models = models_of(given);
     place =
