@@ -13,7 +13,8 @@ namespace athanor {
 /// @param option  the option that names it, for the message.
 /// @throws ConfigError if the name has another ending, or the file is there and is no SVG.
 inline void check_picture_file(const char* option, const std::string& path) {
-  ATHANOR_CHECK(path.ends_with(".svg"), "{} {}: the picture is an SVG; give it a name that ends with .svg", option, path);
+  ATHANOR_CHECK(path.ends_with(".svg"), "{} {}: the picture is an SVG; give it a name that ends with .svg", option,
+                path);
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) return;
   std::string start(4, ' ');

@@ -35,7 +35,7 @@ struct PlotArguments {
   std::string out;
   bool evals = false;
   std::vector<std::string> tasks;             // with --evals
-  std::map<std::string, size_t> times_given;  // of options whose meaning --evals changes
+  std::map<std::string, size_t> times_given;  // how often each option was given whose meaning --evals changes
 };
 
 bool is_set(const char* name) {

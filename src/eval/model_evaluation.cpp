@@ -72,9 +72,10 @@ class Samples {
 
 void warn_of_truncation(const EvaluationCounts& counts, const tasks::TaskSet& tasks, const RequestEncoder& encoder) {
   if (counts.truncated == 0) return;
-  log::warn("{} of {} requests are longer than the model reads ({} tokens), the first one of {}: the beginning of their "
-            "context was left out, as lm_eval does it",
-            counts.truncated, counts.requests, encoder.max_length(), tasks.name(counts.truncated_task));
+  log::warn(
+      "{} of {} requests are longer than the model reads ({} tokens), the first one of {}: the beginning of their "
+      "context was left out, as lm_eval does it",
+      counts.truncated, counts.requests, encoder.max_length(), tasks.name(counts.truncated_task));
 }
 
 Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSettings& settings, const fs::path& out,

@@ -25,7 +25,7 @@ constexpr size_t kMostNamed = 3;  // files in a warning
 int64_t step_in_name(const fs::path& file) {
   const std::string name = file.filename().string();
   constexpr std::string_view kBefore = "step-";
-  constexpr size_t kMostDigits = 18;  // of an int64_t
+  constexpr size_t kMostDigits = 18;  // an int64_t holds all numbers of this length
   if (!name.starts_with(kBefore)) return -1;
   const size_t end = std::min(name.find_first_not_of("0123456789", kBefore.size()), name.size());
   const std::string digits = name.substr(kBefore.size(), end - kBefore.size());
@@ -70,7 +70,7 @@ FolderFiles list_files(const fs::path& folder) {
 }
 
 void warn_of(const std::vector<std::string>& files, const char* what) {
-  if (!files.empty()) log::warn("{} {}: {}", files.size(), what, join_first(files, kMostNamed));
+  if (!files.empty()) log::warn("left out: {} ({}): {}", what, files.size(), join_first(files, kMostNamed));
 }
 
 RunResults read_folder(const std::string& name, const fs::path& folder) {
@@ -85,8 +85,8 @@ RunResults read_folder(const std::string& name, const fs::path& folder) {
     }
   }
   for (const auto& file : files.unfinished) unfinished.push_back(file.string());
-  warn_of(foreign, "files are no results of a checkpoint and are left out");
-  warn_of(unfinished, "evaluations are not finished and are left out; the same athanor eval goes on");
+  warn_of(foreign, "files that are no results of a checkpoint");
+  warn_of(unfinished, "evaluations that are not finished, which the same athanor eval continues");
   return run;
 }
 
@@ -98,10 +98,11 @@ RunResults read_place(const std::string& given, const fs::path& place) {
   } else if (auto results = read_checkpoint_results(place)) {
     run.results.push_back(std::move(*results));
   }
-  ATHANOR_CHECK(!run.results.empty(),
-                "{} has no results of a run's checkpoints; evaluate them with `athanor eval RUN --every`, or name a run "
-                "folder, a folder of results, or a file of results",
-                place.string());
+  ATHANOR_CHECK(
+      !run.results.empty(),
+      "{} has no results of a run's checkpoints; evaluate them with `athanor eval RUN --every`, or name a run "
+      "folder, a folder of results, or a file of results",
+      place.string());
   return run;
 }
 

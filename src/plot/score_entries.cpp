@@ -56,7 +56,7 @@ void add_members_below(const Json& subtasks, const std::string& group, std::set<
   }
 }
 
-// The tasks and groups of groups that have scores of their own.
+// The tasks and groups below groups that have a score.
 std::set<std::string> combined_tasks(const Json& results, const std::string& metric) {
   std::set<std::string> combined;
   const Json* subtasks = member_of(results, "group_subtasks");

@@ -59,9 +59,10 @@ class HistoryBuilder {
   ScoreHistory build() {
     if (tasks_.empty()) refuse_history(runs_, request_);
     for (const auto& task : tasks_) add_column(of_task_.at(task));
-    for (auto& run : history_.runs) std::erase_if(run.checkpoints, [](const CheckpointScores& checkpoint) {
-      return std::ranges::none_of(checkpoint.scores, [](const auto& score) { return score.has_value(); });
-    });
+    for (auto& run : history_.runs)
+      std::erase_if(run.checkpoints, [](const CheckpointScores& checkpoint) {
+        return std::ranges::none_of(checkpoint.scores, [](const auto& score) { return score.has_value(); });
+      });
     add_average();
     return std::move(history_);
   }

@@ -17,8 +17,8 @@ struct RunResults {
 };
 
 struct HistoryRequest {
-  std::string metric;              ///< of every task; empty: acc_norm where a task has it, or else acc, or its first
-  std::vector<std::string> tasks;  ///< only these, in this order; empty: all
+  std::string metric;  ///< what every task shows; empty: acc_norm where a task has it, or else acc, or its first
+  std::vector<std::string> tasks;        ///< only these, in this order; empty: all
   std::map<std::string, double> chance;  ///< the scores of guessing, of tasks whose results do not tell
 };
 
@@ -31,7 +31,7 @@ struct Score {
 struct ScoreColumn {
   std::string task, metric;
   int64_t num_fewshot = -1;      ///< −1: not known, or not the same in the whole group
-  std::optional<double> chance;  ///< of an accuracy
+  std::optional<double> chance;  ///< known of accuracies only
 };
 
 struct CheckpointScores {

@@ -14,7 +14,7 @@ constexpr double kPanelWidth = 290, kPanelLeft = 50, kPanelRight = 16, kAcross =
 constexpr double kPanelTop = 44, kHigh = 140, kPanelBelow = 44, kPanelHeight = kPanelTop + kHigh + kPanelBelow;
 constexpr double kHeadRow = 28, kNameRow = 18, kFootRow = 24;
 constexpr size_t kMostInRow = 3;
-constexpr size_t kMostDots = 40;  // of a curve: with more they would touch
+constexpr size_t kMostDots = 40;  // more on one curve would touch
 constexpr size_t kBytesOfTitle = 38, kBytesOfName = 120;
 
 TickedAxis common_x_axis(const SmallMultiples& multiples) {

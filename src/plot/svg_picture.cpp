@@ -45,8 +45,8 @@ class Panel {
     for (size_t i = 0; i < figure_.curves.size(); ++i) {
       const auto& curve = figure_.curves[i];
       const double row = legend_top_ + kLegendRow * static_cast<double>(i) + 9;
-      svg +=
-          svg_line(kLeft, row, kLeft + 22, row, fmt::format("stroke=\"{}\" stroke-width=\"2.5\"{}", svg_ink(i), svg_dashes(i)));
+      svg += svg_line(kLeft, row, kLeft + 22, row,
+                      fmt::format("stroke=\"{}\" stroke-width=\"2.5\"{}", svg_ink(i), svg_dashes(i)));
       constexpr size_t kMostBytes = 62;  // more would reach the second column
       svg += svg_text(kLeft + 28, row + 4, end_of_name(curve.name, curve.dots.empty() ? 2 * kMostBytes : kMostBytes));
       if (curve.dots.empty()) continue;

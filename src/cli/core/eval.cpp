@@ -1,5 +1,6 @@
 #include <fmt/core.h>
 
+#include <map>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -81,17 +82,19 @@ void check_metric(const std::string& metric, const tasks::TaskSet& tasks) {
 }
 
 ScoreHistory history_of(const std::vector<ChosenModel>& models, const std::vector<NamedResults>& results,
-                        const EvalArguments& given) {
+                        const EvalArguments& given, const nlohmann::ordered_json& chance) {
   std::vector<RunResults> runs;
   for (const std::string& path : given.models) runs.push_back({name_of_run(path), {}});
   for (size_t i = 0; i < models.size(); ++i) runs[models[i].given].results.push_back(results[i].results);
-  return make_score_history(runs, {.metric = given.metric, .tasks = {}, .chance = {}});
+  return make_score_history(
+      runs, {.metric = given.metric, .tasks = {}, .chance = chance.get<std::map<std::string, double>>()});
 }
 
-// A table of each run's checkpoints; with results beside them, also the last checkpoint of each in detail.
+// A table of each run's checkpoints; with results of --beside, also the last checkpoint of each in detail.
 std::vector<NamedResults> show_progression(const std::vector<ChosenModel>& models,
-                                           const std::vector<NamedResults>& results, const EvalArguments& given) {
-  const ScoreHistory history = history_of(models, results, given);
+                                           const std::vector<NamedResults>& results, const EvalArguments& given,
+                                           const nlohmann::ordered_json& chance) {
+  const ScoreHistory history = history_of(models, results, given, chance);
   if (!given.figure.empty()) {
     write_file_atomically(given.figure, draw_small_multiples(make_score_figures(history, ScoreAxis::kTokensIfKnown)));
     log::info("{} written", given.figure);
@@ -107,7 +110,7 @@ std::vector<NamedResults> show_progression(const std::vector<ChosenModel>& model
 
 void show_results(const std::vector<ChosenModel>& models, const std::vector<NamedResults>& results,
                   const EvalArguments& given, const nlohmann::ordered_json& chance) {
-  std::vector<NamedResults> shown = given.every ? show_progression(models, results, given) : results;
+  std::vector<NamedResults> shown = given.every ? show_progression(models, results, given, chance) : results;
   if (given.json) {
     for (const auto& model : results) fmt::print("{}\n", model.results.dump());
     return;
@@ -131,7 +134,8 @@ int run(const EvalArguments& given, comm::World& world) {
     tasks = tasks::TaskSet::load(settings.selection);
     check_metric(given.metric, *tasks);
     models = models_of(given);
-    place = plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
+    place =
+        plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
     for (const auto& model : models) names += model.path.string() + "\n";
   }
   names = broadcast_text(world.all(), names);
