@@ -12,6 +12,8 @@
 #include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/number_check.h"
+#include "cli/output_check.h"
+#include "cli/picture_file.h"
 #include "cli/type_option.h"
 #include "cli/whole_number.h"
 #include "tasks/task_list.h"
@@ -23,6 +25,14 @@ std::vector<std::filesystem::path> paths_of(const std::vector<std::string>& name
   return {names.begin(), names.end()};
 }
 
+void check_progression_options(const EvalArguments& given) {
+  ATHANOR_CHECK(given.every || given.figure.empty(),
+                "eval: --figure draws the checkpoints of runs; add --every, or draw results that are there with "
+                "`athanor plot --evals RUN`");
+  ATHANOR_CHECK(given.every || given.metric.empty(), "eval: --metric is for the progression of --every; add --every");
+  if (!given.figure.empty()) check_picture_file("--figure", given.figure);
+}
+
 void run_eval(const EvalArguments& given, bool list) {
   if (list) {
     fmt::print("{}", tasks::format_task_list(tasks::list_tasks(paths_of(given.include_paths))));
@@ -31,6 +41,7 @@ void run_eval(const EvalArguments& given, bool list) {
   ATHANOR_CHECK(!given.models.empty(), "eval: name a run folder, a checkpoint or a folder of transformers");
   ATHANOR_CHECK(!given.tasks.empty(), "eval: --tasks is missing; `athanor eval --list` shows the tasks that there are");
   ATHANOR_CHECK(!given.data.empty(), "eval: --data is missing: the folder with the tasks' rows");
+  check_progression_options(given);
   if (const int code = call_core("eval", &given)) throw ExitCode{code};
 }
 
@@ -69,6 +80,13 @@ void add_output_options(CLI::App& command, EvalArguments& arguments) {
       .add_option("--compare", arguments.compare,
                   "A file of results, of athanor or of lm_eval, that the table also shows; may be repeated")
       ->allow_extra_args(false);
+  command
+      .add_option("--figure", arguments.figure,
+                  "With --every: an SVG with the scores of each task over the training tokens, a line for each run")
+      ->check(new_file());
+  command.add_option("--metric", arguments.metric,
+                     "With --every: the metric in the figure and the table, such as acc; by default acc_norm where a "
+                     "task has it, or else acc");
   command.add_flag("--json", arguments.json, "Print the results as JSON, a line for each model, in place of the table");
 }
 
@@ -103,7 +121,8 @@ void add_eval_command(CLI::App& app) {
   command->add_option("models", arguments->models,
                       "Run folders, checkpoints or models of runs, or folders of transformers");
   command->add_flag("--list", *list, "Show the tasks that there are, with the scores of guessing and of known models");
-  command->add_flag("--every", arguments->every, "Every checkpoint and model of the runs, from the oldest on");
+  command->add_flag("--every", arguments->every,
+                    "Every checkpoint and model of the runs, from the oldest on; the table has a row for each");
   add_task_options(*command, *arguments);
   add_output_options(*command, *arguments);
   add_compute_options(*command, *arguments);

@@ -1,4 +1,4 @@
-// athanor plot RUN... draws the curves of runs: on the terminal, or as an SVG.
+// athanor plot RUN... draws the curves of runs, or with --evals their scores on tasks: on the terminal, or as an SVG.
 
 #include <fmt/core.h>
 #include <sys/ioctl.h>
@@ -16,10 +16,15 @@
 #include "base/files.h"
 #include "cli/commands.h"
 #include "cli/output_check.h"
+#include "cli/picture_file.h"
+#include "cli/terminal_width.h"
 #include "cli/whole_number.h"
+#include "plot/evals_folder.h"
 #include "plot/run_figures.h"
+#include "plot/score_figures.h"
 #include "plot/svg_picture.h"
 #include "plot/terminal_picture.h"
+#include "tasks/task_list.h"
 
 namespace athanor {
 namespace {
@@ -28,6 +33,9 @@ struct PlotArguments {
   PlotRequest request;
   std::vector<std::string> lines;
   std::string out;
+  bool evals = false;
+  std::vector<std::string> tasks;             // with --evals
+  std::map<std::string, size_t> times_given;  // how often each option was given whose meaning --evals changes
 };
 
 bool is_set(const char* name) {
@@ -70,10 +78,42 @@ Level parse_level(const std::string& text) {
   return {text.substr(0, at), value};
 }
 
+std::map<std::string, double> shipped_chances() {
+  std::map<std::string, double> chances;
+  for (const auto& task : tasks::list_tasks({}))
+    if (task.chance) chances[task.name] = *task.chance;
+  return chances;
+}
+
+void check_evals_options(PlotArguments& arguments) {
+  ATHANOR_CHECK(arguments.times_given["--smooth"] == 0, "--smooth is for metrics, and not for --evals; leave it out");
+  ATHANOR_CHECK(arguments.times_given["--line"] == 0, "--line is for metrics, and not for --evals; leave it out");
+  ATHANOR_CHECK(arguments.times_given["--y"] <= 1, "with --evals, --y names one metric, such as acc; give it once");
+  ATHANOR_CHECK(arguments.request.x != PlotAxis::kTime, "--x time is not known of --evals; choose tokens or steps");
+}
+
+// The scores on tasks over the checkpoints of runs, from the results that are there.
+void plot_evals(PlotArguments& arguments) {
+  check_evals_options(arguments);
+  HistoryRequest request{.metric = arguments.times_given["--y"] > 0 ? arguments.request.fields[0] : "",
+                         .tasks = arguments.tasks,
+                         .chance = shipped_chances()};
+  const ScoreHistory history = make_score_history(read_evaluations(arguments.request.runs), request);
+  if (arguments.out.empty()) {
+    fmt::print("{}", score_table(history, terminal_width()));
+    return;
+  }
+  ScoreAxis axis = ScoreAxis::kTokensIfKnown;
+  if (arguments.times_given["--x"] > 0)
+    axis = arguments.request.x == PlotAxis::kTokens ? ScoreAxis::kTokens : ScoreAxis::kSteps;
+  write_file_atomically(arguments.out, draw_small_multiples(make_score_figures(history, axis)));
+}
+
 void plot(PlotArguments arguments) {
   for (const auto& line : arguments.lines) arguments.request.levels.push_back(parse_level(line));
-  ATHANOR_CHECK(arguments.out.empty() || arguments.out.ends_with(".svg"),
-                "--out {}: the picture is an SVG; give it a name that ends with .svg", arguments.out);
+  if (!arguments.out.empty()) check_picture_file("--out", arguments.out);
+  if (arguments.evals) return plot_evals(arguments);
+  ATHANOR_CHECK(arguments.tasks.empty(), "--tasks chooses among the results of evaluations; add --evals");
   const auto figures = make_run_figures(arguments.request);
   if (!arguments.out.empty()) return write_file_atomically(arguments.out, draw_svg(figures));
   const auto style = style_of_terminal(figures[0].curves.size());
@@ -102,7 +142,8 @@ void add_plot_command(CLI::App& app) {
   command
       ->add_option_function<std::string>(
           "--x", [arguments, axes](const std::string& name) { arguments->request.x = axes.at(name); },
-          "steps, tokens, or time: how long the run worked, without the time between its attempts (default: steps)")
+          "steps, tokens, or time: how long the run worked, without the time between its attempts (default: steps; "
+          "with --evals: tokens, if they are known)")
       ->check(CLI::IsMember({"steps", "tokens", "time"}));
   command
       ->add_option("--smooth", arguments->request.window,
@@ -120,7 +161,20 @@ void add_plot_command(CLI::App& app) {
                    "Write an SVG to this file. Without it, the picture is drawn on the terminal with braille "
                    "characters, and in plain characters elsewhere")
       ->check(new_file());
-  command->callback([arguments] { plot(*arguments); });
+  command->add_flag("--evals", arguments->evals,
+                    "Show the scores on tasks over the checkpoints, from the results in RUN/evals: a table on the "
+                    "terminal, or with --out a picture for each task. RUN may also be a folder or a file of results; "
+                    "--y is a metric, such as acc");
+  command
+      ->add_option("--tasks", arguments->tasks,
+                   "With --evals: only these tasks and groups, separated by commas; may be repeated")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command->callback([arguments, command] {
+    for (const char* name : {"--smooth", "--line", "--y", "--x"})
+      arguments->times_given[name] = command->get_option(name)->count();
+    plot(*arguments);
+  });
 }
 
 }  // namespace athanor

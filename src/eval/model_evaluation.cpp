@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "parallel/share.h"
+#include "tasks/task_config.h"
 #include "tasks/task_scores.h"
 
 namespace athanor {
@@ -102,6 +103,7 @@ Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSetti
   warn_of_truncation(counts, tasks, encoder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
   Json results = results_document(scores.results(), model, settings, counts, identity, seconds);
+  results["athanor"]["chance"] = chances_of(tasks);
   if (!out.empty()) {
     write_file_atomically(out, results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     journal->remove();
@@ -152,6 +154,8 @@ Json chances_of(const tasks::TaskSet& tasks) {
   for (int64_t t = 0; t < tasks.num_tasks(); ++t) {
     if (const auto chance = tasks.chance(t)) chances[tasks.name(t)] = *chance;
   }
+  for (const auto& group : tasks.groups())
+    if (group.chance) chances[group.name] = *group.chance;
   return chances;
 }
 

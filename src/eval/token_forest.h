@@ -1,5 +1,5 @@
 #pragma once
-// Packs sequences of tokens into batches of bounded size, in which sequences with a common share their beginning
+// Packs sequences of tokens into batches of bounded size, in which a common beginning of sequences is there once
 // (ops/tree_attention.h). Nothing is padded, and the questions of a task with the same few-shot examples cost the
 // examples once for each batch.
 

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plot/run_name.h"
 #include "plot/step_table.h"
 
 namespace athanor {
@@ -24,13 +25,6 @@ struct PlottedRun {
   std::string name;
   fs::path metrics;
 };
-
-std::string name_of_run(const std::string& given) {
-  fs::path path = fs::path(given).lexically_normal();
-  if (!path.has_filename()) path = path.parent_path();
-  return path == "." || path.empty() ? fs::absolute(given).lexically_normal().parent_path().filename().string()
-                                     : path.string();
-}
 
 PlottedRun find_run(const std::string& given) {
   ATHANOR_CHECK(fs::exists(given), "{} does not exist; name the folder of a run (train.run_dir)", given);

@@ -1,6 +1,8 @@
 #include <fmt/core.h>
 
+#include <map>
 #include <optional>
+#include <set>
 #include <sstream>
 
 #include "base/files.h"
@@ -8,10 +10,14 @@
 #include "base/text.h"
 #include "checkpoint/listing.h"
 #include "cli/core.h"
+#include "cli/terminal_width.h"
 #include "eval/model_evaluation.h"
 #include "eval/results_table.h"
 #include "ops/cpu_allocator.h"
 #include "parallel/share.h"
+#include "plot/run_name.h"
+#include "plot/score_figures.h"
+#include "tasks/task_config.h"
 #include "train/in_world.h"
 #include "train/rank_devices.h"
 #include "train/rank_share.h"
@@ -21,25 +27,30 @@ namespace {
 
 namespace fs = std::filesystem;
 
+struct ChosenModel {
+  fs::path path;
+  size_t given = 0;  // which of the given paths it is of
+};
+
 // The checkpoints and models of the given paths, those of a run from the oldest on. A step of which both were kept
 // counts once.
-std::vector<fs::path> models_of(const EvalArguments& given) {
-  std::vector<fs::path> models;
-  for (const std::string& path : given.models) {
+std::vector<ChosenModel> models_of(const EvalArguments& given) {
+  std::vector<ChosenModel> models;
+  for (size_t i = 0; i < given.models.size(); ++i) {
     if (!given.every) {
-      models.emplace_back(path);
+      models.push_back({given.models[i], i});
       continue;
     }
-    const auto found = find_checkpoints(path);
+    const auto found = find_checkpoints(given.models[i]);
     const size_t before = models.size();
     int64_t last_step = -1;
     for (auto each = found.rbegin(); each != found.rend(); ++each) {
       if (each->state != CheckpointState::kThere) continue;
       if (each->step == last_step && models.size() > before) models.pop_back();  // the full checkpoint comes last
-      models.push_back(each->path);
+      models.push_back({each->path, i});
       last_step = each->step;
     }
-    ATHANOR_CHECK_CHECKPOINT(models.size() > before, "{} has no checkpoints yet", path);
+    ATHANOR_CHECK_CHECKPOINT(models.size() > before, "{} has no checkpoints yet", given.models[i]);
   }
   return models;
 }
@@ -59,13 +70,52 @@ EvaluationSettings settings_of(const EvalArguments& given, const std::string& de
   return settings;
 }
 
-void print_table(const std::vector<NamedResults>& models, const EvalArguments& given,
-                 const nlohmann::ordered_json& chance) {
+// The metric of the progression is known before hours of work.
+void check_metric(const std::string& metric, const tasks::TaskSet& tasks) {
+  if (metric.empty()) return;
+  std::set<std::string> known;
+  for (int64_t t = 0; t < tasks.num_tasks(); ++t)
+    for (const auto& use : tasks.config(t).metrics) known.insert(use.name);
+  const std::vector<std::string> names(known.begin(), known.end());
+  ATHANOR_CHECK(known.contains(metric), "--metric {}: no task has it{}; there are {}", metric,
+                did_you_mean(metric, names), join(names));
+}
+
+ScoreHistory history_of(const std::vector<ChosenModel>& models, const std::vector<NamedResults>& results,
+                        const EvalArguments& given, const nlohmann::ordered_json& chance) {
+  std::vector<RunResults> runs;
+  for (const std::string& path : given.models) runs.push_back({name_of_run(path), {}});
+  for (size_t i = 0; i < models.size(); ++i) runs[models[i].given].results.push_back(results[i].results);
+  return make_score_history(
+      runs, {.metric = given.metric, .tasks = {}, .chance = chance.get<std::map<std::string, double>>()});
+}
+
+// A table of each run's checkpoints; with results of --compare, also the last checkpoint of each in detail.
+std::vector<NamedResults> show_progression(const std::vector<ChosenModel>& models,
+                                           const std::vector<NamedResults>& results, const EvalArguments& given,
+                                           const nlohmann::ordered_json& chance) {
+  const ScoreHistory history = history_of(models, results, given, chance);
+  if (!given.figure.empty()) {
+    write_file_atomically(given.figure, draw_small_multiples(make_score_figures(history, ScoreAxis::kTokensIfKnown)));
+    log::info("{} written", given.figure);
+  }
+  if (!given.json) fmt::print("{}", score_table(history, terminal_width()));
+  if (given.json || given.compare.empty()) return {};
+  fmt::print("\n");
+  std::vector<NamedResults> last;
+  for (size_t i = 0; i < models.size(); ++i)
+    if (i + 1 == models.size() || models[i].given != models[i + 1].given) last.push_back(results[i]);
+  return last;
+}
+
+void show_results(const std::vector<ChosenModel>& models, const std::vector<NamedResults>& results,
+                  const EvalArguments& given, const nlohmann::ordered_json& chance) {
+  std::vector<NamedResults> shown = given.every ? show_progression(models, results, given, chance) : results;
   if (given.json) {
-    for (const auto& model : models) fmt::print("{}\n", model.results.dump());
+    for (const auto& model : results) fmt::print("{}\n", model.results.dump());
     return;
   }
-  std::vector<NamedResults> shown = models;
+  if (shown.empty()) return;
   for (const std::string& file : given.compare) shown.push_back({fs::path(file).stem().string(), read_results(file)});
   fmt::print("{}", results_table(shown, chance));
 }
@@ -75,17 +125,18 @@ int run(const EvalArguments& given, comm::World& world) {
   const at::Device device = agree_on_devices(given.device, "--device", world);
   at::set_num_threads(threads_of_rank(world, 0).threads);
   const EvaluationSettings settings = settings_of(given, c10::DeviceTypeName(device.type(), true));
-  std::vector<fs::path> models;
+  std::vector<ChosenModel> models;
   std::optional<tasks::TaskSet> tasks;
   std::string names;
   ResultsPlace place;
   if (is_first) {
     for (const std::string& file : given.compare) read_results(file);
     tasks = tasks::TaskSet::load(settings.selection);
+    check_metric(given.metric, *tasks);
     models = models_of(given);
     place =
         plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
-    for (const auto& model : models) names += model.string() + "\n";
+    for (const auto& model : models) names += model.path.string() + "\n";
   }
   names = broadcast_text(world.all(), names);
   const LoadOptions load{.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
@@ -97,7 +148,7 @@ int run(const EvalArguments& given, comm::World& world) {
     auto evaluated = evaluate_model(path, world, load, tasks ? &*tasks : nullptr, settings, place);
     if (is_first) results.push_back(std::move(evaluated));
   }
-  if (is_first) print_table(results, given, chances_of(*tasks));
+  if (is_first) show_results(models, results, given, chances_of(*tasks));
   return 0;
 }
 
