@@ -42,7 +42,7 @@ RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ra
   if (options.overrides.empty()) return config;
   for (const std::string& each : options.overrides) {
     ATHANOR_CHECK(each.starts_with("parallelism.") || each.starts_with("topology.") || each.starts_with("moe.dispatch"),
-                  "--set {}: only the layout can be set for a model that is not trained: parallelism.*, topology.* and "
+                  "--set {}: only the layout can be set for a model that is not trained; name parallelism.*, topology.* or "
                   "moe.dispatch*",
                   each);
   }
