@@ -41,6 +41,9 @@ void run_eval(const EvalArguments& given, bool list) {
   ATHANOR_CHECK(!given.models.empty(), "eval: name a run folder, a checkpoint or a folder of transformers");
   ATHANOR_CHECK(!given.tasks.empty(), "eval: --tasks is missing; `athanor eval --list` shows the tasks that there are");
   ATHANOR_CHECK(!given.data.empty(), "eval: --data is missing: the folder with the tasks' rows");
+  const auto file = file_above(given.out);
+  ATHANOR_CHECK(file.empty(), "--out {}: {} is a file; name a file or a folder that can be made", given.out,
+                file.string());
   check_progression_options(given);
   if (const int code = call_core("eval", &given)) throw ExitCode{code};
 }
@@ -82,11 +85,12 @@ void add_output_options(CLI::App& command, EvalArguments& arguments) {
       ->allow_extra_args(false);
   command
       .add_option("--figure", arguments.figure,
-                  "With --every: an SVG with the scores of each task over the training tokens, a line for each run")
+                  "The file for a picture of the progression (SVG), with --every: the scores of each task over the training "
+                  "tokens, a line for each run")
       ->check(new_file());
   command.add_option("--metric", arguments.metric,
-                     "With --every: the metric in the figure and the table, such as acc; by default acc_norm where a "
-                     "task has it, or else acc");
+                     "The metric that the progression of --every shows, such as acc; by default acc_norm where a task has "
+                     "it, or else acc");
   command.add_flag("--json", arguments.json, "Print the results as JSON, a line for each model, in place of the table");
 }
 

@@ -167,7 +167,7 @@ void add_plot_command(CLI::App& app) {
                     "--y is a metric, such as acc");
   command
       ->add_option("--tasks", arguments->tasks,
-                   "With --evals: only these tasks and groups, separated by commas; may be repeated")
+                   "Tasks and groups that --evals shows, separated by commas; all without this option; may be repeated")
       ->delimiter(',')
       ->allow_extra_args(false);
   command->callback([arguments, command] {

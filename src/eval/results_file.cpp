@@ -94,6 +94,8 @@ Json results_document(Json results, const LoadedModel& model, const EvaluationSe
 }
 
 Json read_results(const fs::path& file) {
+  ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{} is no file; name one that athanor eval or lm_eval has written",
+                     file.string());
   const Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
   ATHANOR_CHECK_DATA(results.is_object() && results.contains("results") && results["results"].is_object(),
                      "{} has no results of an evaluation; name a file that athanor eval or lm_eval has written",

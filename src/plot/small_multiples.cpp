@@ -27,7 +27,7 @@ TickedAxis common_x_axis(const SmallMultiples& multiples) {
       }
     }
   }
-  return horizontal_axis(low, high, 4);
+  return horizontal_axis(low, high, 5);
 }
 
 TickedAxis y_axis(const Multiple& panel) {
@@ -43,7 +43,7 @@ TickedAxis y_axis(const Multiple& panel) {
       high = std::max(high, line[j].y + panel.errors[i][j]);
     }
   }
-  return vertical_axis(low, high, 4);
+  return vertical_axis(low, high, 5);
 }
 
 class SmallPanel {

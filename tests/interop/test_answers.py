@@ -31,6 +31,8 @@ KINDS = {
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
     "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
     "--job-script": "lines", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
+    "plot --tasks": "choice", "models": "model", "--tasks": "choice", "--data": "rows", "--include-path": "folder", "--beside": "results",
+    "--figure": "picture", "--metric": "choice", "eval --out": "results to write", "eval --set": "layout",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -57,6 +59,10 @@ WRONG = {  # name of the case → value
     "signatures": {"missing": "nowhere.toml", "a folder": "empty", "not TOML": "notes.txt", "of another kind": "run.toml"},
     "traced tensor": {"incomplete": "dense:1", "of no model": "nonsense:1:loss:sum", "misspelled": "dense:0:initial:lm_head.wieght"},
     "program": {"missing": "nowhere", "a folder": "./empty", "a text": "./notes.txt"},
+    "rows": {"missing": "nowhere", "a file": "notes.txt", "an empty folder": "empty"},
+    "results": {"missing": "nowhere.json", "a folder": "empty", "not JSON": "notes.txt", "an empty file": "empty.json"},
+    "results to write": {"a folder in a file": "notes.txt/x"},
+    "layout": {"without a value": "parallelism", "of another table": "train.steps=1", "of a wrong type": "parallelism.expert_parallel_degree=many"},
     ANY: {},
 }
 NUMBERS = {"a text": "many", "too small": "-7", "too large": "99999999999999999999999"}
@@ -74,6 +80,7 @@ COMMANDS = {  # a command line that works, so that only what is tried is wrong
     "checkpoint ls": ["run"], "checkpoint verify": ["run"], "checkpoint rm": ["run", "1"],
     "checkpoint diff": ["run/checkpoints/step-00000001", "run/checkpoints/step-00000001"],
     "export": ["run", "--out", "new"], "import": ["hf", "--out", "new"], "generate": ["run", "--prompt", "a", "--max-new-tokens", "1"],
+    "eval": ["run", "--every", "--tasks", "perplexity", "--data", "texts", "--out", "scores"],
     "smoke": ["--golden-dir", "empty"], "verify": ["run.toml", "--reference", "portable", "--steps", "1", "--dry-run"],
     "bench data": ["--tokenizer", "tokenizer.json", *BENCH, "docs.jsonl"],
     "bench gemm": ["--experts", "1", "--rows", "1", "--k", "1", "--n", "1", *BENCH],
@@ -100,6 +107,8 @@ def here(athanor, tmp_path_factory):
         (folder / name).touch()
     (folder / "notes.txt").write_text("neither JSON nor TOML\n")
     (folder / "lines.txt").write_text("[1]\n")
+    (folder / "texts").mkdir()
+    (folder / "texts" / "text.txt").write_text("the quick brown fox\n")
     return folder
 
 
