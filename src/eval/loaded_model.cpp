@@ -41,10 +41,11 @@ RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ra
   config.data.seq_len = std::min(config.data.seq_len, model.max_position_embeddings);
   if (options.overrides.empty()) return config;
   for (const std::string& each : options.overrides) {
-    ATHANOR_CHECK(each.starts_with("parallelism.") || each.starts_with("topology.") || each.starts_with("moe.dispatch"),
-                  "--set {}: only the layout can be set for a model that is not trained; name parallelism.*, topology.* or "
-                  "moe.dispatch*",
-                  each);
+    ATHANOR_CHECK(
+        each.starts_with("parallelism.") || each.starts_with("topology.") || each.starts_with("moe.dispatch"),
+        "--set {}: only the layout can be set for a model that is not trained; name parallelism.*, topology.* or "
+        "moe.dispatch*",
+        each);
   }
   RunConfig laid_out = parse_run_config(dump_run_config(config, false), "--set", options.overrides,
                                         [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
