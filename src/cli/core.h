@@ -56,14 +56,14 @@ struct EvalArguments {
   int64_t fewshot_seed = 1234;               ///< seed of the examples' choice
   int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
   int64_t window_tokens = int64_t{1} << 21;  ///< tokens of the requests that are prepared at once
-  bool no_truncation = false;              ///< refuse a request that is too long for the model
-  bool every = false;                      ///< every checkpoint of each run
-  std::string figure;                      ///< with `every`: the file of a picture of the progression; empty: none
-  std::string metric;                      ///< of the progression; empty: each task's headline metric
-  std::string out;                         ///< a file for one model, a folder for several; empty: the run's evals/
-  bool samples = false;                    ///< also write each document with its answers
-  std::vector<std::string> compare;        ///< files of results that the table also shows
-  std::vector<std::string> overrides;      ///< fields of the layout, as in --set
+  bool no_truncation = false;                ///< refuse a request that is too long for the model
+  bool every = false;                        ///< every checkpoint of each run
+  std::string figure;                        ///< with `every`: the file of a picture of the progression; empty: none
+  std::string metric;                        ///< of the progression; empty: each task's headline metric
+  std::string out;                           ///< a file for one model, a folder for several; empty: the run's evals/
+  bool samples = false;                      ///< also write each document with its answers
+  std::vector<std::string> compare;          ///< files of results that the table also shows
+  std::vector<std::string> overrides;        ///< fields of the layout, as in --set
   std::string dtype = "float32";
   std::string device = "auto";  ///< as train.device
   bool json = false;            ///< print the results as JSON

@@ -84,13 +84,15 @@ void add_output_options(CLI::App& command, EvalArguments& arguments) {
                   "A file of results, of athanor or of lm_eval, that the table also shows; may be repeated")
       ->allow_extra_args(false);
   command
-      .add_option("--figure", arguments.figure,
-                  "The file for a picture of the progression (SVG), with --every: the scores of each task over the training "
-                  "tokens, a line for each run")
+      .add_option(
+          "--figure", arguments.figure,
+          "The file for a picture of the progression (SVG), with --every: the scores of each task over the training "
+          "tokens, a line for each run")
       ->check(new_file());
-  command.add_option("--metric", arguments.metric,
-                     "The metric that the progression of --every shows, such as acc; by default acc_norm where a task has "
-                     "it, or else acc");
+  command.add_option(
+      "--metric", arguments.metric,
+      "The metric that the progression of --every shows, such as acc; by default acc_norm where a task has "
+      "it, or else acc");
   command.add_flag("--json", arguments.json, "Print the results as JSON, a line for each model, in place of the table");
 }
 

@@ -8,6 +8,8 @@ import gzip
 import json
 import math
 import os
+import random
+import shutil
 
 import pytest
 import torch
@@ -205,8 +207,6 @@ def test_real_rows_give_the_log_likelihoods_and_scores_of_lm_eval(request, athan
 
 
 def test_made_up_rows_of_every_kind_of_request_give_those_of_lm_eval(athanor, dense, tasks, tmp_path):
-    import random
-
     _, folder = dense
     peer = Peer(folder)
     draw = random.Random(3)
@@ -226,3 +226,42 @@ def test_made_up_rows_of_every_kind_of_request_give_those_of_lm_eval(athanor, de
                     assert math.isclose(left[metric][0], right[metric][0], rel_tol=2e-6)
         else:
             compare(peer, mine[name], theirs[name])
+
+
+def with_bos(folder, out):
+    """The same model with a tokenizer that begins each text with a token, as Llama's does."""
+    shutil.copytree(folder, out)
+    file, settings = out / "tokenizer.json", out / "tokenizer_config.json"
+    tokenizer, config = json.loads(file.read_text()), json.loads(settings.read_text())
+    bos = config["eos_token"]
+    at = next(token["id"] for token in tokenizer["added_tokens"] if token["content"] == bos)
+    tokenizer["post_processor"] = {
+        "type": "TemplateProcessing", "single": [{"SpecialToken": {"id": bos, "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}],
+        "pair": [{"Sequence": {"id": "A", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}}],
+        "special_tokens": {bos: {"id": bos, "ids": [at], "tokens": [bos]}}}
+    file.write_text(json.dumps(tokenizer))
+    settings.write_text(json.dumps({**config, "bos_token": bos}))
+    return out
+
+
+def test_a_tokenizer_that_begins_texts_with_a_token_does_so_where_lm_eval_does(athanor, dense, tasks, tmp_path):
+    folder = with_bos(dense[1], tmp_path / "model")
+    peer = Peer(folder)
+    draw = random.Random(5)
+    splits = {split: made_up(draw, 12) for split in ("train", "validation", "test")}
+    for row in splits["test"][:3]:
+        row["text"] = "<|endoftext|>" + row["text"]  # begins with it already
+    for split, rows in splits.items():
+        (tmp_path / f"rows_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("cloze", "mutual", "rolling"):
+        keys = dict(MADE_UP[name])
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(json.dumps({"task": name, **keys, "athanor": {"data": "rows"}}))
+        theirs = theirs_of(tasks, peer, {name: tasks.task({"task": name, **keys}, splits)}, None, 6)
+        _, mine = ours(athanor, folder, tmp_path / f"{name}.json", tmp_path, [str(file)], 6)
+        for left, right in zip(mine[name], theirs[name], strict=True):
+            if name == "rolling":
+                assert math.isclose(left["bits_per_byte"][0], right["bits_per_byte"][0], rel_tol=2e-6)
+                continue
+            for (a, greedy), (b, other) in zip(answers(left), answers(right), strict=True):
+                assert math.isclose(a, b, rel_tol=2e-6, abs_tol=2e-6) and greedy == other
