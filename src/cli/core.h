@@ -59,7 +59,7 @@ struct EvalArguments {
   bool no_truncation = false;                ///< refuse a request that is too long for the model
   bool every = false;                        ///< every checkpoint of each run
   std::string figure;                        ///< with `every`: the file of a picture of the progression; empty: none
-  std::string metric;                        ///< of the progression; empty: each task's headline metric
+  std::string metric;                        ///< in the progression; empty: each task's headline metric
   std::string out;                           ///< a file for one model, a folder for several; empty: the run's evals/
   bool samples = false;                      ///< also write each document with its answers
   std::vector<std::string> compare;          ///< files of results that the table also shows

@@ -31,7 +31,7 @@ KINDS = {
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
     "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
     "--job-script": "lines", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
-    "plot --tasks": "choice", "models": "model", "--tasks": "choice", "--data": "rows", "--include-path": "folder", "--beside": "results",
+    "plot --tasks": "choice", "models": "model", "--tasks": "choice", "--data": "rows", "--include-path": "folder", "--compare": "results",
     "--figure": "picture", "--metric": "choice", "eval --out": "results to write", "eval --set": "layout",
 }
 WRONG = {  # name of the case → value
