@@ -29,5 +29,5 @@ if(ATHANOR_TESTS)
   # Tests of code that never reaches a device form (portable forms compared with formulas, the CPU's memory) are left out, and so
   # are tests that no bits depend on threads or other rows: on a CPU the device forms use products of the library, which does not ensure this.
   athanor_add_test(ops_device ops_device_test
-    FILTER -*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*:*NoBitsOfARow*:*OnDevice*)
+    FILTER -*Portable*:*OfTheLibrary*:*Bound.*:BlockHeap*:CpuAllocator*:FlatMemory*:Threads.*:*NoBitsOfARow*:TreeAttention.OfOneNode*:*OnDevice*)
 endif()
