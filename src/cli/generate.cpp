@@ -56,7 +56,7 @@ void add_generate_command(CLI::App& app) {
       ->allow_extra_args(false);
   command
       ->add_option("--batch-size", arguments->batch_size,
-                   "Texts that are continued at the same time, on each data rank; no text depends on it")
+                   "Texts that are continued at the same time, on each data rank; memory grows with it")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 16))
       ->capture_default_str();
   command
