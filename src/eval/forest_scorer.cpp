@@ -24,19 +24,26 @@ Tensor numbers_of(const std::vector<T>& values) {
 Microbatch microbatch_of(const TokenForest& batch, at::Device device) {
   Microbatch result;
   const int64_t num_tokens = std::ssize(batch.tokens), num_targets = std::ssize(batch.targets);
-  const Tensor all = ops::send(
-      at::cat({numbers_of(batch.tokens), numbers_of(batch.targets), numbers_of(batch.rows)}), device);
+  const Tensor all =
+      ops::send(at::cat({numbers_of(batch.tokens), numbers_of(batch.targets), numbers_of(batch.rows)}), device);
   result.tokens = all.narrow(0, 0, num_tokens).unsqueeze(0);
   result.labels.targets = all.narrow(0, num_tokens, num_targets).unsqueeze(0);
   result.labels.rows = all.narrow(0, num_tokens + num_targets, num_targets);
   result.labels.num_targets = num_targets;
-  result.labels.tree =
-      std::make_shared<const ops::TokenTree>(ops::with_mask(ops::make_tree(batch.nodes), device));
+  result.labels.tree = std::make_shared<const ops::TokenTree>(ops::with_mask(ops::make_tree(batch.nodes), device));
   return result;
 }
 
 // What a rank computes whose batches are over while others still need its experts.
 TokenForest one_token() { return {{0}, {{0, 1, -1}}, {0}, {0}, {}}; }
+
+// Adds a text that no one scores, so that the number of tokens is a multiple.
+void fill_up(TokenForest& batch, int64_t multiple_of) {
+  const int64_t num_tokens = std::ssize(batch.tokens), missing = (multiple_of - num_tokens % multiple_of) % multiple_of;
+  if (missing == 0) return;
+  batch.nodes.push_back({num_tokens, num_tokens + missing, -1});
+  batch.tokens.resize(batch.tokens.size() + static_cast<size_t>(missing), 0);
+}
 
 // What the first rank was given, on every rank.
 std::optional<ForestBatches> share_batches(const Mesh& mesh, const ForestBatches* given) {
@@ -118,11 +125,13 @@ TokenForest take_forest(std::span<const int64_t>& numbers) {
   return batch;
 }
 
-std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given) {
+std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given,
+                                                        int64_t multiple_of) {
   const Mesh& mesh = model.mesh;
   auto shared = share_batches(mesh, given);
   if (!shared) return std::nullopt;
-  const std::vector<TokenForest> own = pick_own(mesh, std::move(shared->batches));
+  std::vector<TokenForest> own = pick_own(mesh, std::move(shared->batches));
+  for (TokenForest& batch : own) fill_up(batch, multiple_of);
   const Tensor sums = at::zeros({shared->num_sequences, 2}, at::kDouble);
   const bool tells = mesh.layout().coordinate(mesh.rank(), Axis::kTensor) == 0;
   const size_t at_once = kBatchesAtOnce * static_cast<size_t>(mesh.layout().pipeline());

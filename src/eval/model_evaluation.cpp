@@ -9,6 +9,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "parallel/share.h"
+#include "tasks/task_config.h"
 #include "tasks/task_scores.h"
 
 namespace athanor {
@@ -71,9 +72,10 @@ class Samples {
 
 void warn_of_truncation(const EvaluationCounts& counts, const tasks::TaskSet& tasks, const RequestEncoder& encoder) {
   if (counts.truncated == 0) return;
-  log::warn("{} of {} requests are longer than the model reads ({} tokens), the first one of {}: the beginning of their "
-            "context was left out, as lm_eval does it",
-            counts.truncated, counts.requests, encoder.max_length(), tasks.name(counts.truncated_task));
+  log::warn(
+      "{} of {} requests are longer than the model reads ({} tokens), the first one of {}: the beginning of their "
+      "context was left out, as lm_eval does it",
+      counts.truncated, counts.requests, encoder.max_length(), tasks.name(counts.truncated_task));
 }
 
 Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSettings& settings, const fs::path& out,
@@ -100,7 +102,8 @@ Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSetti
   const EvaluationCounts counts = evaluate(*model.state, input, settings.options);
   warn_of_truncation(counts, tasks, encoder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  Json results = results_document(scores.results(), model, settings, counts, identity, seconds);
+  const EvaluatedModel evaluated{model.source.folder.string(), model.config, model.source.step, model.source.tokens};
+  Json results = results_document(scores.results(), evaluated, settings, counts, identity, seconds);
   if (!out.empty()) {
     write_file_atomically(out, results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
     journal->remove();
@@ -150,6 +153,9 @@ Json chances_of(const tasks::TaskSet& tasks) {
   Json chances = Json::object();
   for (int64_t t = 0; t < tasks.num_tasks(); ++t) {
     if (const auto chance = tasks.chance(t)) chances[tasks.name(t)] = *chance;
+  }
+  for (const auto& group : tasks.groups()) {
+    if (group.chance) chances[group.name] = *group.chance;
   }
   return chances;
 }

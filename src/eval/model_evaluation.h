@@ -31,7 +31,7 @@ ResultsPlace plan_results(const std::string& out, size_t num_models, bool sample
 NamedResults evaluate_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& load,
                             const tasks::TaskSet* tasks, const EvaluationSettings& settings, const ResultsPlace& place);
 
-/// Returns the score of guessing for each task that states it.
+/// Returns the score of guessing for each task and group that states it.
 nlohmann::ordered_json chances_of(const tasks::TaskSet& tasks);
 
 }  // namespace athanor
