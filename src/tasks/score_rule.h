@@ -58,8 +58,8 @@ ScoreRule parse_score_rule(const std::string& text, const std::vector<RuleSubjec
 /// What a rule is asked about.
 struct RuleInput {
   double value = 0;
-  std::optional<double> standard_error;
-  std::vector<double> earlier;  ///< the values of this branch's earlier evaluations, in their order
+  std::optional<double> standard_error = {};
+  std::vector<double> earlier = {};  ///< the values of this branch's earlier evaluations, in their order
   int64_t step = 0, tokens = 0;
 };
 

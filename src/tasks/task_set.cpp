@@ -121,8 +121,7 @@ class TaskStream : public DocumentStream {
     const auto& task = tasks_[task_];
     if (next_ == 0) open(task_);
     RawRow raw;
-    ATHANOR_CHECK_DATA(reader_.next(raw), "{}: {} has fewer rows than when it was first read", task.config.where,
-                       task.rows.files[0].string());
+    ATHANOR_ASSERT(reader_.next(raw));
     try {
       document = build(task, raw);
     } catch (const DataError& error) {

@@ -46,7 +46,7 @@ def test_scores_are_those_of_eval_on_the_checkpoint_of_the_step(athanor, pair, g
     tasks, rows = (next(part.split("=", 1)[1] for part in gate if part.startswith(name)) for name in ("eval.include", "eval.data"))
     for step in (4, 8):
         out = tmp_path / f"{step}.json"
-        athanor.run("eval", run.folder / "checkpoints" / f"step-{step:08}", "--tasks", "words,texts", "--include", json.loads(tasks)[0],
+        athanor.run("eval", run.folder / "checkpoints" / f"step-{step:08}", "--tasks", "words,texts", "--include-path", json.loads(tasks)[0],
                     "--data", rows, "--batch-tokens", 256, "--dtype", "float32", "--out", out)
         expected = json.loads(out.read_text())
         written = json.loads((run.folder / "evals" / f"step-{step:08}.json").read_text())
@@ -172,7 +172,7 @@ def test_a_wrong_row_is_refused_at_the_start_and_ends_a_run_with_74_later(athano
     changed.rename(rows)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 74, said
-    assert "has fewer rows than when it was first read" in said and "is saved" in said
+    assert "words.jsonl: it became shorter while it was read" in said and "is saved" in said
     assert len(run.checkpoints()) == 1 and run.checkpoints()[0] == f"step-{len(run.metrics()):08}"
 
 
