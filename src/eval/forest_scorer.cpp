@@ -141,6 +141,7 @@ std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const
     for (const TokenForest& batch : some) microbatches.push_back(microbatch_of(batch, model.device()));
     const auto scores = model.pipeline.score(microbatches);  // none except on the last stage's rank
     for (size_t i = 0; tells && i < scores.size(); ++i) add_scores(some[i], scores[i], sums);
+    mesh.world().note_work(std::ssize(some));  // other ranks may be done with the window
   }
   if (mesh.world().size() > 1) mesh.world().all().all_reduce(sums).wait();  // each is on one rank, and 0 elsewhere
   std::vector<SequenceScore> result;

@@ -14,11 +14,12 @@ namespace athanor::tasks {
 namespace {
 
 using Term = ScoreRule::Term;
+using Comparison = ScoreRule::Comparison;
 
 constexpr std::pair<const char*, Term> kTerms[] = {
     {"chance", Term::kChance}, {"best", Term::kBest}, {"previous", Term::kPrevious}, {"stderr", Term::kStandardError}};
 
-std::string quoted(std::string_view text) { return '"' + printable(text) + '"'; }
+std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
 bool is_space(char c) { return c == ' ' || c == '\t'; }
 bool is_of_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -42,7 +43,7 @@ class RuleParser {
 
  private:
   [[noreturn]] void fail_at(size_t at, const std::string& what) const {
-    fail<ConfigError>("{}, character {}: {}: {}", where_, at + 1, what, quoted(text_));
+    fail<ConfigError>("{}, character {}: {}: {}", where_, at + 1, what, in_quotes(text_));
   }
 
   bool at_end() {
@@ -63,7 +64,7 @@ class RuleParser {
       if (!subject) name = name.substr(0, dot);
       metric_at_ = begin + dot + 1;
     }
-    if (!subject) fail_at(begin, fmt::format("eval.tasks has no {}{}", quoted(name), did_you_mean(name, names())));
+    if (!subject) fail_at(begin, fmt::format("eval.tasks has no {}{}", in_quotes(name), did_you_mean(name, names())));
     subject_ = subject;
     rule_.task = subject->name;
     if (subject->metrics.empty())
@@ -72,7 +73,7 @@ class RuleParser {
     if (!found) {
       std::vector<std::string> metrics;
       for (const auto& each : subject->metrics) metrics.push_back(each.name);
-      fail_at(metric_at_, fmt::format("{} has no metric {}{}; it has {}", subject->name, quoted(metric),
+      fail_at(metric_at_, fmt::format("{} has no metric {}{}; it has {}", subject->name, in_quotes(metric),
                                       did_you_mean(metric, metrics), join(metrics)));
     }
     rule_.metric = *found;
@@ -92,7 +93,6 @@ class RuleParser {
   }
 
   void read_comparison() {
-    using Comparison = ScoreRule::Comparison;
     const bool less = text_[at_++] == '<', or_equal = at_ < text_.size() && text_[at_] == '=';
     at_ += or_equal;
     rule_.comparison = less ? (or_equal ? Comparison::kLessOrEqual : Comparison::kLess)
@@ -128,7 +128,7 @@ class RuleParser {
       return check_term(term, begin);
     }
     const std::string got = word.empty() ? std::string(1, text_[begin]) : word;
-    fail_at(begin, fmt::format("{} is no term; {}chance, best, previous and stderr are{}", quoted(got),
+    fail_at(begin, fmt::format("{} is no term; {}chance, best, previous and stderr are{}", in_quotes(got),
                                number ? "after a number " : "a number, ", did_you_mean(got, allowed)));
   }
 
@@ -150,7 +150,8 @@ class RuleParser {
     const std::string word = take_word();
     if (word != "after") {
       const std::string got = word.empty() ? std::string(1, text_[begin]) : word;
-      fail_at(begin, fmt::format("expected +, -, or \"after\", got {}{}", quoted(got), did_you_mean(got, {"after"})));
+      fail_at(begin,
+              fmt::format("expected +, -, or \"after\", got {}{}", in_quotes(got), did_you_mean(got, {"after"})));
     }
     at_end();
     const size_t number_at = at_;
@@ -160,7 +161,7 @@ class RuleParser {
     const size_t unit_at = at_;
     const std::string unit = take_word();
     if (unit != "tokens" && unit != "steps")
-      fail_at(unit_at, fmt::format("\"after\" a number of tokens or steps, not of {}{}", quoted(unit),
+      fail_at(unit_at, fmt::format("\"after\" a number of tokens or steps, not of {}{}", in_quotes(unit),
                                    did_you_mean(unit, {"tokens", "steps"})));
     rule_.after = unit == "tokens" ? ScoreRule::After::kTokens : ScoreRule::After::kSteps;
     rule_.begin = *number;

@@ -48,7 +48,8 @@ def test_other_layouts_give_the_scores_of_one_rank(program, any_launcher, data, 
     found = run.metrics()[0]["evaluation"]
     # No two candidates of these rows are within float32's bound of each other, so the accuracies are equal.
     assert found["words"] == one["words"]
-    # A log-likelihood adds some hundred terms, each with a relative error of at most some hundred roundings of 2^-24.
+    # The perplexity is the exponential of a mean over some hundred words. The log-probabilities in it follow from sums of some hundred
+    # products, the errors of which are below 2^-24 of their terms; a hundred of them bound the mean.
     for metric, score in one["texts"].items():
         assert found["texts"][metric]["value"] == pytest.approx(score["value"], rel=100 * 2**-24)
 
