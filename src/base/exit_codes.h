@@ -1,6 +1,6 @@
 #pragma once
 // The exit codes of a process, for launchers, schedulers and scripts. docs/exit-codes.md describes how they should
-// react to each. kRule is reserved: no process ends with it yet.
+// react to each.
 
 namespace athanor::exit_code {
 
@@ -12,7 +12,7 @@ inline constexpr int kNotSaved = 11;           ///< stopped or complete, but the
 inline constexpr int kIo = 74;                 ///< data or checkpoint could not be read or written during a run
 inline constexpr int kNumbersOfANode = 75;     ///< wrong numbers on one node only: replace it
 inline constexpr int kNumbersEverywhere = 76;  ///< wrong numbers on every node: model or data
-inline constexpr int kRule = 77;               ///< stopped by a rule of the configuration
+inline constexpr int kRule = 77;               ///< stopped by a rule of eval.stop_if, and saved
 inline constexpr int kCollective = 78;         ///< a collective timed out or a peer was lost
 inline constexpr int kMemory = 79;             ///< out of memory, of host or device
 inline constexpr int kNoProgress = 124;        ///< ended by the watchdog

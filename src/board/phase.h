@@ -17,8 +17,8 @@ enum class Phase : uint32_t {
   kGather,    ///< what follows the update of its last bucket
   kSave,      ///< the part of a save during which the training stops
   kValidate,
-  kEvaluate,  ///< reserved
-  kIdle,      ///< what follows a step: its metrics, and the end of the process
+  kEvaluate,
+  kIdle,  ///< what follows a step: its metrics, and the end of the process
 };
 
 inline constexpr std::array<const char*, 11> kPhaseNames = {

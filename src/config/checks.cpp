@@ -50,8 +50,8 @@ void check_products(const std::string& where, const RunConfig& config, Findings&
 
 // Checks the conditions of each training phase; `where` begins its messages.
 void check_stage(const std::string& where, const RunConfig& config, Findings& found) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
-      config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, eval, parallelism, topology, integrity,
+               faults] = config;
   found.require(train.global_batch_size % train.micro_batch_size == 0,
                 "{}train.micro_batch_size ({}) must divide train.global_batch_size ({})", where, train.micro_batch_size,
                 train.global_batch_size);
@@ -83,6 +83,16 @@ void check_exportable(const RunConfig& config, Findings& found) {
       join(beyond), config.model.family);
 }
 
+// Rules and tasks themselves are checked when the run starts, since task files are read there.
+void check_eval(const EvalConfig& eval, Findings& found) {
+  if (eval.interval == 0) return;
+  found.require(!eval.tasks.empty(),
+                "eval.interval ({}) needs eval.tasks: name tasks, which `athanor eval --list` shows, or set it to 0",
+                eval.interval);
+  found.require(!eval.data.empty(), "eval.interval ({}) needs eval.data: set it to the folder with the tasks' rows",
+                eval.interval);
+}
+
 void check_stages(const RunConfig& config, Findings& found) {
   check_sources("data.", config.data.path, config.data.sources, found);
   const auto stages = training_stages(config);
@@ -106,8 +116,8 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   // A model that comes from a folder brings its own fields; they are checked when it is read.
   auto lines = config.model.from.empty() ? find_contradictions(config.model) : std::vector<std::string>{};
   Findings found;
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
-      config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, eval, parallelism, topology, integrity,
+               faults] = config;
   check_stages(config, found);
   found.require(
       moe.aux_scope != "transformers" || parallelism.pipeline_parallel_degree == 1,
@@ -118,6 +128,7 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                 "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
                 parallelism.expert_parallel_degree, model.num_experts);
   check_exportable(config, found);
+  check_eval(eval, found);
   found.require(checkpoint.local_dir.empty() || checkpoint.local_dir.starts_with('/'),
                 "checkpoint.local_dir ({}) must begin with /: each node has a folder of this name",
                 checkpoint.local_dir);
@@ -147,8 +158,8 @@ std::vector<std::string> find_overflows(const RunConfig& config) {
 }
 
 std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
-  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, parallelism, topology, integrity, faults] =
-      config;
+  const auto& [model, data, train, optimizer, moe, checkpoint, metrics, eval, parallelism, topology, integrity,
+               faults] = config;
   Findings found;
   if (moe.balance != "none") {
     found.require(train.micro_batch_size % moe.balance_group == 0 || moe.balance_group % train.micro_batch_size == 0,

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/checkpoint_config.h"
+#include "config/eval_config.h"
 #include "config/faults_config.h"
 #include "config/fields.h"
 #include "config/model_config.h"
@@ -328,6 +329,7 @@ struct RunConfig {
   MoeConfig moe;
   CheckpointConfig checkpoint;
   MetricsConfig metrics;
+  EvalConfig eval;
   ParallelismConfig parallelism;
   TopologyConfig topology;
   IntegrityConfig integrity;
@@ -341,6 +343,7 @@ struct RunConfig {
     f.table("moe", moe, "Routing.");
     f.table("checkpoint", checkpoint, "What is saved.");
     f.table("metrics", metrics, "What is shown.");
+    f.table("eval", eval, "Evaluation on tasks during training, and rules on its scores.");
     f.table("parallelism", parallelism, "How ranks share the work.");
     f.table("topology", topology, "How ranks are connected.");
     f.table("integrity", integrity, "Silent corruption.");

@@ -1,5 +1,7 @@
 #include "eval/evaluation.h"
 
+#include <cmath>
+#include <exception>
 #include <future>
 #include <optional>
 
@@ -36,6 +38,7 @@ class Preparation {
       parallel_for(num_threads(), std::ssize(window.documents) - static_cast<int64_t>(first),
                    [&](int64_t i) { encode(window, first + static_cast<size_t>(i)); });
       for (size_t d = first; d < window.documents.size(); ++d) tokens += count_tokens(window.sequences[d]);
+      if (input_.worked) input_.worked(std::ssize(window.documents) - static_cast<int64_t>(first));
     }
     pack(window);
     return window;
@@ -159,24 +162,46 @@ void keep(const std::vector<Answers>& window, AnswersJournal* journal, bool& may
   fault_point("eval.after_window");
 }
 
+// Scores a window and passes on its answers.
+void finish_window(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options,
+                   const Window& window, bool& may_keep, EvaluationCounts& counts) {
+  const auto answers = answers_of(window, *score_forests(model, &window.packed, options.multiple_of));
+  keep(answers, input.journal, may_keep);
+  for (size_t d = 0; d < answers.size(); ++d) input.answered(window.documents[d], answers[d]);
+  count(window, counts);
+}
+
+// The next window comes from another thread, whose error ends the evaluation between two windows.
 EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options) {
   EvaluationCounts counts;
-  ProgressBar progress("evaluating", static_cast<uint64_t>(input.tasks->num_documents()), "documents", kLongWork_s);
+  ProgressBar progress("evaluating", static_cast<uint64_t>(input.tasks->num_documents()), "documents",
+                       input.shows_progress ? kLongWork_s : INFINITY);
   const auto stream = input.tasks->documents();
-  replay(input, *stream, progress);
   Preparation preparation(input, options, *stream);
-  Window window = preparation.next();
   bool may_keep = true;
+  std::exception_ptr failure;
+  const auto take = [&](const std::function<Window()>& make) {
+    try {
+      return make();
+    } catch (...) {
+      failure = std::current_exception();
+      return Window{};
+    }
+  };
+  Window window = take([&] {
+    replay(input, *stream, progress);
+    return preparation.next();
+  });
   while (!window.documents.empty()) {
+    counts.was_interrupted = input.must_end && input.must_end();
+    if (counts.was_interrupted) break;
     auto following = std::async(std::launch::async, [&] { return preparation.next(); });
-    const auto answers = answers_of(window, *score_forests(model, &window.packed));
-    keep(answers, input.journal, may_keep);
-    for (size_t d = 0; d < answers.size(); ++d) input.answered(window.documents[d], answers[d]);
+    finish_window(model, input, options, window, may_keep, counts);
     progress.add(window.documents.size());
-    count(window, counts);
-    window = following.get();
+    window = take([&] { return following.get(); });
   }
-  score_forests(model, nullptr);  // tells the other ranks that there are no more
+  score_forests(model, nullptr, options.multiple_of);  // tells the other ranks that there are no more
+  if (failure) std::rethrow_exception(failure);
   progress.finish();
   return counts;
 }
@@ -185,7 +210,7 @@ EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const Eva
 
 EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options) {
   if (model.mesh.is_first()) return lead(model, input, options);
-  while (score_forests(model, nullptr)) {
+  while (score_forests(model, nullptr, options.multiple_of)) {
   }
   return {};
 }

@@ -21,6 +21,7 @@ struct EvaluationOptions {
   int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
   int64_t window_tokens = int64_t{1} << 21;  ///< tokens of a window, before beginnings are shared
   bool refuse_truncation = false;            ///< a request that is too long for the model is an error
+  int64_t multiple_of = 1;                   ///< batches are filled up to such a number of tokens (forest_scorer.h)
 };
 
 struct EvaluationCounts {
@@ -29,6 +30,7 @@ struct EvaluationCounts {
   int64_t computed_tokens = 0;  ///< those that the model has read
   int64_t truncated = 0;        ///< requests whose context lost its beginning
   int64_t truncated_task = -1;  ///< the task of the first of them
+  bool was_interrupted = false;  ///< documents are missing
 };
 
 /// What the first rank knows of an evaluation.
@@ -38,11 +40,17 @@ struct EvaluationInput {
   AnswersJournal* journal = nullptr;  ///< null: none is kept
   /// called for each document in order, with its answers
   std::function<void(const tasks::TaskDocument&, const Answers&)> answered;
+  /// is told the documents that were read or scored, while other ranks may wait; any thread calls it. Null: no one is
+  std::function<void(int64_t)> worked = {};
+  /// is asked before each window; true ends the evaluation. Null: nothing ends it
+  std::function<bool()> must_end = {};
+  bool shows_progress = true;  ///< on a terminal
 };
 
 /// Answers all documents. Collective over the model's mesh; what it returns is of use on the first rank only.
 /// @param input  read on the first rank only.
-/// @throws DataError on the first rank, naming task and document: a row, or a request that does not fit the model.
+/// @throws DataError on the first rank, naming task and document: a row, or a request that does not fit the model; and
+/// IoError. All ranks have left the evaluation then.
 EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options);
 
 }  // namespace athanor

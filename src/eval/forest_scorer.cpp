@@ -37,6 +37,14 @@ Microbatch microbatch_of(const TokenForest& batch, at::Device device) {
 // What a rank computes whose batches are over while others still need its experts.
 TokenForest one_token() { return {{0}, {{0, 1, -1}}, {0}, {0}, {}}; }
 
+// Adds a text that no one scores, so that the number of tokens is a multiple.
+void fill_up(TokenForest& batch, int64_t multiple_of) {
+  const int64_t num_tokens = std::ssize(batch.tokens), missing = (multiple_of - num_tokens % multiple_of) % multiple_of;
+  if (missing == 0) return;
+  batch.nodes.push_back({num_tokens, num_tokens + missing, -1});
+  batch.tokens.resize(batch.tokens.size() + static_cast<size_t>(missing), 0);
+}
+
 // What the first rank was given, on every rank.
 std::optional<ForestBatches> share_batches(const Mesh& mesh, const ForestBatches* given) {
   std::vector<int64_t> numbers = {-1, 0};
@@ -117,11 +125,13 @@ TokenForest take_forest(std::span<const int64_t>& numbers) {
   return batch;
 }
 
-std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given) {
+std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given,
+                                                        int64_t multiple_of) {
   const Mesh& mesh = model.mesh;
   auto shared = share_batches(mesh, given);
   if (!shared) return std::nullopt;
-  const std::vector<TokenForest> own = pick_own(mesh, std::move(shared->batches));
+  std::vector<TokenForest> own = pick_own(mesh, std::move(shared->batches));
+  for (TokenForest& batch : own) fill_up(batch, multiple_of);
   const Tensor sums = at::zeros({shared->num_sequences, 2}, at::kDouble);
   const bool tells = mesh.layout().coordinate(mesh.rank(), Axis::kTensor) == 0;
   const size_t at_once = kBatchesAtOnce * static_cast<size_t>(mesh.layout().pipeline());
@@ -131,6 +141,7 @@ std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const
     for (const TokenForest& batch : some) microbatches.push_back(microbatch_of(batch, model.device()));
     const auto scores = model.pipeline.score(microbatches);  // none except on the last stage's rank
     for (size_t i = 0; tells && i < scores.size(); ++i) add_scores(some[i], scores[i], sums);
+    mesh.world().note_work(std::ssize(some));  // other ranks may be done with the window
   }
   if (mesh.world().size() > 1) mesh.world().all().all_reduce(sums).wait();  // each is on one rank, and 0 elsewhere
   std::vector<SequenceScore> result;

@@ -29,8 +29,11 @@ struct ForestBatches {
 /// Returns the scores of the sequences, by their index, on every rank. Collective over the model's mesh; the model
 /// stays as it is.
 /// @param given  read on the first rank only; null there: there are no more.
+/// @param multiple_of  the same on all ranks: each batch is filled up to such a number of tokens by ones that no one
+///        scores. Under parallelism.sequence_parallel it is the number of tensor ranks, which share the tokens evenly.
 /// @return nothing on every rank if there are no more.
-std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given);
+std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const ForestBatches* given,
+                                                        int64_t multiple_of = 1);
 
 /// Returns a batch as numbers, and the batch that such numbers are.
 void append_numbers(const TokenForest& batch, std::vector<int64_t>& numbers);

@@ -102,7 +102,8 @@ Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSetti
   const EvaluationCounts counts = evaluate(*model.state, input, settings.options);
   warn_of_truncation(counts, tasks, encoder);
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - began).count();
-  Json results = results_document(scores.results(), model, settings, counts, identity, seconds);
+  const EvaluatedModel evaluated{model.source.folder.string(), model.config, model.source.step, model.source.tokens};
+  Json results = results_document(scores.results(), evaluated, settings, counts, identity, seconds);
   results["athanor"]["chance"] = chances_of(tasks);
   if (!out.empty()) {
     write_file_atomically(out, results.dump(2, ' ', false, Json::error_handler_t::replace) + "\n");
@@ -154,8 +155,9 @@ Json chances_of(const tasks::TaskSet& tasks) {
   for (int64_t t = 0; t < tasks.num_tasks(); ++t) {
     if (const auto chance = tasks.chance(t)) chances[tasks.name(t)] = *chance;
   }
-  for (const auto& group : tasks.groups())
+  for (const auto& group : tasks.groups()) {
     if (group.chance) chances[group.name] = *group.chance;
+  }
   return chances;
 }
 

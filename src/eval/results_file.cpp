@@ -60,12 +60,11 @@ std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet&
   return hash_hex(what.dump());
 }
 
-Json results_document(Json results, const LoadedModel& model, const EvaluationSettings& settings,
+Json results_document(Json results, const EvaluatedModel& model, const EvaluationSettings& settings,
                       const EvaluationCounts& counts, const std::string& identity, double seconds) {
-  const ModelSource& source = model.source;
   const auto& selection = settings.selection;
   Json config{{"model", "athanor"},
-              {"model_args", "pretrained=" + source.folder.string()},
+              {"model_args", "pretrained=" + model.name},
               {"model_num_parameters", count_parameters(model.config)},
               {"model_dtype", settings.dtype},
               {"batch_size", fmt::format("{} tokens", settings.options.batch_tokens)},
@@ -75,12 +74,13 @@ Json results_document(Json results, const LoadedModel& model, const EvaluationSe
   results["config"] = std::move(config);
   results["date"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   results["model_source"] = "athanor";
-  results["model_name"] = source.folder.string();
+  results["model_name"] = model.name;
   results["max_length"] = model.config.max_position_embeddings;
   results["total_evaluation_time_seconds"] = fmt::format("{:.3f}", seconds);
-  Json own{{"version", build_info().version}, {"commit", build_info().commit}, {"evaluation", identity}};
-  if (source.step >= 0) own["step"] = source.step;
-  if (source.tokens >= 0) own["tokens"] = source.tokens;
+  Json own{{"version", build_info().version}, {"commit", build_info().commit}};
+  if (!identity.empty()) own["evaluation"] = identity;
+  if (model.step >= 0) own["step"] = model.step;
+  if (model.tokens >= 0) own["tokens"] = model.tokens;
   own["settings"] = selection_json(settings);
   own["data_ranks"] = settings.data_ranks;
   own["documents"] = counts.documents;

@@ -24,9 +24,17 @@ struct EvaluationSettings {
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
                                 const EvaluationSettings& settings);
 
+/// The model, as the results describe it.
+struct EvaluatedModel {
+  std::string name;  ///< a path
+  const ModelConfig& config;
+  int64_t step = -1, tokens = -1;  ///< −1: not known
+};
+
 /// Adds to the results what lm_eval states of the model and its settings, and in `athanor` what only we know: the step
 /// and its tokens, the counts, the identity.
-nlohmann::ordered_json results_document(nlohmann::ordered_json results, const LoadedModel& model,
+/// @param identity  of evaluation_identity; "": of a run's own evaluation, which has none.
+nlohmann::ordered_json results_document(nlohmann::ordered_json results, const EvaluatedModel& model,
                                         const EvaluationSettings& settings, const EvaluationCounts& counts,
                                         const std::string& identity, double seconds);
 

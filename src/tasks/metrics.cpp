@@ -111,6 +111,7 @@ class ShareSum : public MetricSum {
     const auto n = static_cast<double>(values_.size());
     return std::sqrt(sum / (n - 1)) / std::sqrt(n);
   }
+  bool has_standard_error() const override { return true; }
 
  private:
   std::vector<bool> values_;

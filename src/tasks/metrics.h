@@ -45,6 +45,8 @@ class MetricSum {
   /// Returns none where lm_eval has "N/A", for less than two documents, and where it draws bootstrap samples
   /// (perplexity, f1, mcc).
   virtual std::optional<double> standard_error() const { return std::nullopt; }
+  /// Returns whether two documents and more have one.
+  virtual bool has_standard_error() const { return false; }
 };
 
 std::unique_ptr<MetricSum> make_metric_sum(const MetricUse& metric);

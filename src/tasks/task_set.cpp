@@ -49,7 +49,8 @@ int64_t number_of_examples(const TaskConfig& config, const TaskSelection& select
 }
 
 // Counts the rows of every task; tasks with the same files are counted in one pass.
-void count_rows(std::vector<LoadedTask>& tasks, const TaskSelection& selection) {
+void count_rows(std::vector<LoadedTask>& tasks, const TaskSelection& selection,
+                const std::function<void(int64_t)>& worked) {
   std::map<std::vector<fs::path>, std::vector<LoadedTask*>> by_files;
   for (auto& task : tasks) by_files[find_evaluation_rows(task.config, selection.data)].push_back(&task);
   for (const auto& [files, members] : by_files) {
@@ -57,6 +58,7 @@ void count_rows(std::vector<LoadedTask>& tasks, const TaskSelection& selection) 
     for (const auto* task : members) conditions.push_back(task->config.selects ? &*task->config.selects : nullptr);
     auto selections = select_rows(files, conditions);
     for (size_t i = 0; i < members.size(); ++i) members[i]->rows = std::move(selections[i]);
+    if (worked) worked(1);
   }
   for (auto& task : tasks) {
     const int64_t total = task.rows.count();
@@ -168,7 +170,7 @@ TaskSet::TaskSet(TaskSet&&) noexcept = default;
 TaskSet& TaskSet::operator=(TaskSet&&) noexcept = default;
 TaskSet::~TaskSet() = default;
 
-TaskSet TaskSet::load(const TaskSelection& selection) {
+TaskSet TaskSet::load(const TaskSelection& selection, const std::function<void(int64_t)>& worked) {
   ATHANOR_CHECK(selection.limit >= 0 && (selection.limit < 1 || selection.limit == std::floor(selection.limit)),
                 "--limit {}: give a number of documents, or a share of them below 1", selection.limit);
   ATHANOR_CHECK(!selection.num_fewshot || *selection.num_fewshot >= 0, "--fewshot {}: give a number from 0 on",
@@ -183,7 +185,7 @@ TaskSet TaskSet::load(const TaskSelection& selection) {
     task.num_fewshot = number_of_examples(task.config, selection);
     task.config.keys["num_fewshot"] = task.num_fewshot;
   }
-  count_rows(state->tasks, selection);
+  count_rows(state->tasks, selection, worked);
   TaskStream stream(state->tasks, state->seed);
   std::set<std::string> told;  // one line for the tasks that share their rows
   for (size_t i = 0; i < state->tasks.size(); ++i) {
@@ -193,6 +195,7 @@ TaskSet TaskSet::load(const TaskSelection& selection) {
     stream.open(i);
     TaskDocument first;
     stream.next(first);
+    if (worked) worked(1);
   }
   return TaskSet(std::move(state));
 }

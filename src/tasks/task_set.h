@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -41,8 +42,9 @@ class DocumentStream {
 class TaskSet {
  public:
   /// Reads the task files, counts the rows of every file, and builds the first document of every task.
+  /// @param worked  is called after each part of the work, while others may wait for it.
   /// @throws ConfigError for an unknown name, or a task file that cannot be used; DataError for rows.
-  static TaskSet load(const TaskSelection& selection);
+  static TaskSet load(const TaskSelection& selection, const std::function<void(int64_t)>& worked = {});
 
   TaskSet(TaskSet&&) noexcept;
   TaskSet& operator=(TaskSet&&) noexcept;

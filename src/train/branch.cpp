@@ -13,7 +13,7 @@ namespace athanor {
 namespace {
 
 // Beginnings of names of fields.
-constexpr std::array<std::string_view, 15> kSameBranch = {"train.steps ",
+constexpr std::array<std::string_view, 16> kSameBranch = {"train.steps ",
                                                           "train.run_dir ",
                                                           "train.num_threads ",
                                                           "train.micro_batch_size ",
@@ -23,6 +23,7 @@ constexpr std::array<std::string_view, 15> kSameBranch = {"train.steps ",
                                                           "train.on_sigusr",
                                                           "checkpoint.",
                                                           "metrics.",
+                                                          "eval.",
                                                           "parallelism.",
                                                           "topology.",
                                                           "data.num_threads ",

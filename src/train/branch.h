@@ -14,8 +14,8 @@ namespace athanor {
 /// can be read.
 ///
 /// Fields that a requeued job may change do not count: how long the run lasts, its ranks and threads, its place on
-/// disk, how often it saves and validates. Fields that only a start fills in do not count either: a sequence length
-/// taken from the data, a warm-up that the user did not set.
+/// disk, how often it saves and validates, its evaluations. Fields that only a start fills in do not count either: a
+/// sequence length taken from the data, a warm-up that the user did not set.
 std::vector<std::string> changes_of_branch(const RunConfig& config);
 
 }  // namespace athanor

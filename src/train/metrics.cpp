@@ -104,6 +104,7 @@ std::string to_json_line(const StepMetrics& m) {
   line["loss"] = m.loss;
   if (m.validation_loss) line["validation_loss"] = *m.validation_loss;
   if (!m.validation_losses.empty()) line["validation_losses"] = m.validation_losses;
+  if (!m.evaluation.empty()) line["evaluation"] = scores_to_json(m.evaluation);
   if (!m.stage.empty()) line["stage"] = m.stage;
   if (!m.tokens_drawn.empty()) line["tokens_drawn"] = m.tokens_drawn;
   line["aux_loss"] = m.aux_loss;

@@ -10,6 +10,7 @@
 
 #include "ops/device_memory.h"
 #include "ops/transfer.h"
+#include "train/evaluation_scores.h"
 #include "train/layer_metrics.h"
 
 namespace athanor {
@@ -93,6 +94,7 @@ struct StepMetrics {
   std::map<std::string, int64_t> tokens_drawn;
   std::optional<LayerMetrics> layers;               ///< only in the steps of metrics.layer_statistics
   std::map<std::string, double> validation_losses;  ///< validation loss of each source, if there are several
+  EvaluationScores evaluation;                      ///< only after steps that evaluate
 
   double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
   double flops_per_second() const { return step_s > 0 ? flops / step_s : 0; }

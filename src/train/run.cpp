@@ -7,7 +7,6 @@
 #include <optional>
 #include <set>
 
-#include "base/append_file.h"
 #include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/launcher_hold.h"
@@ -24,12 +23,13 @@
 #include "train/metrics_log.h"
 #include "train/out_of_memory.h"
 #include "train/preflight.h"
-#include "train/probe.h"
 #include "train/rank_share.h"
+#include "train/recorded_probe.h"
 #include "train/rehearsals.h"
 #include "train/requests.h"
 #include "train/router_metrics.h"
 #include "train/run_folder.h"
+#include "train/run_gate.h"
 #include "train/run_report.h"
 #include "train/run_saves.h"
 #include "train/run_validation.h"
@@ -55,13 +55,14 @@ bool due(int64_t step, int64_t interval) { return interval > 0 && step % interva
 
 class Run {
  public:
-  Run(StartedRun started, RunContext& at, const SignalGuard& signals, RunClock* clock, LauncherHold& hold)
+  Run(StartedRun started, RunContext& at, const SignalGuard& signals, RunClock* clock, LauncherHold& hold,
+      RunEvaluation* evaluation)
       : signals_(signals), clock_(clock), hold_(hold), lock_(std::move(started.lock)), mesh_(std::move(started.mesh)),
         state_(std::move(started.state)), batches_(*state_, *mesh_, std::move(started.data.stages)),
         validation_(*state_, *mesh_), world_(mesh_->group(GroupKind::kWorld)), at_(at),
         first_step_(state_->position.step), from_scratch_(started.from_scratch),
         saves_(*state_, *mesh_, at, started.saved_step, std::move(started.local), std::move(started.old_local)),
-        summary_(*state_, *mesh_, batches_.num_stages()),
+        gate_(evaluation, *state_, saves_, at, signals), summary_(*state_, *mesh_, batches_.num_stages()),
         shares_cores_(share_cores(mesh_->world(), started.threads.threads)),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         rehearsals_(rehearse()), watches_(*state_, at, shares_cores_),
@@ -89,7 +90,7 @@ class Run {
     } catch (const c10::OutOfMemoryError& error) {  // what the step held is free again by now
       throw Error(describe_out_of_memory(*state_, at_.step, error), exit_code::kMemory);
     }
-    return end_unreadable(*unreadable);
+    return saves_.end_unreadable(*unreadable);
   }
 
  private:
@@ -119,9 +120,8 @@ class Run {
       saves_.look_after(asked.saving);
       note_saves();
       if (asked.probe) probe("asked");
-      const bool ends = is_complete() || asked.stop();
       if (!metrics) {  // the batch was skipped
-        save_without_a_step(asked);
+        saves_.save_without_a_step(asked);
         if (asked.stop_signal != 0 || asked.time_is_up) return end_stopped(asked);
         if (unreadable_) throw UnreadableData(*unreadable_);
         continue;
@@ -129,7 +129,9 @@ class Run {
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
         validate(*metrics);
+      if (gate_.is_due(is_complete()) && !asked.stop()) evaluate(*metrics);
       show(*metrics);
+      const bool ends = is_complete() || asked.stop() || gate_.stops();
       const bool has_checkpoints = !config.checkpoint.interval.is_off();
       if (due(state_->position.step, config.checkpoint.model_interval) || (ends && ends_with_a_model()) ||
           (asked.save && !has_checkpoints))
@@ -142,49 +144,24 @@ class Run {
       note_saves();
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
+      if (gate_.stops()) return saves_.end_by_rule(gate_.reason());
       if (unreadable_) throw UnreadableData(*unreadable_);
     }
     return end_complete();
   }
 
-  // Ranks that share cores measure each other; what they find is recorded, and no one is warned.
   void probe(const std::string& why) {
-    const auto& hosts = mesh_->world().hosts();
-    const Probe found = measure_probe(*mesh_, state_->model.device(), state_->config.train.run_dir);
-    if (!mesh_->is_first()) return;
-    const RunFolder folder{state_->config.train.run_dir};
-    std::error_code failed;
-    std::filesystem::remove(folder.probe_request(), failed);
-    const auto slow = find_slow_parts(found);
-    try {
-      AppendFile(folder.probes())
-          .append(probe_json(found, slow, hosts, at_.attempt, state_->position.step, why) + "\n");
-    } catch (const IoError& error) {
-      log::warn("the probe is not recorded: {}", error.what());
-    }
-    const std::string line = describe_slow_parts(slow, hosts);
-    if (!line.empty() && !shares_cores_) log::warn("{}", line);
-    if (why != "start")
-      log::info("probed the ranks in {:.2f} s; {} has what they measured", found.seconds, folder.probes().string());
-  }
-
-  // What a signal or the clock asks for when there is no new step.
-  void save_without_a_step(const Requests& asked) {
-    if (saves_.is_saved() || !(asked.save || asked.stop())) return;
-    const auto& kept = state_->config.checkpoint;
-    if (!kept.interval.is_off())
-      saves_.save_checkpoint(asked.stop() ? RunSaves::Why::kLast : RunSaves::Why::kAsked);
-    else if (kept.model_interval > 0)
-      saves_.save_model();
+    probe_and_record(*mesh_, at_,
+                     {state_->config.train.run_dir, state_->model.device(), state_->position.step, shares_cores_}, why);
   }
 
   bool is_complete() const { return state_->position.step >= state_->run_config.train.steps; }
 
-  // The last step's model is written at any interval; after a signal it is written only if there is no full checkpoint,
-  // so that little is lost.
+  // The model of the last step, and of one at which a rule stops, is written at any interval; after a signal it is
+  // written only if there is no full checkpoint, so that little is lost.
   bool ends_with_a_model() const {
     const auto& kept = state_->config.checkpoint;
-    return kept.model_interval > 0 && (is_complete() || kept.interval.is_off());
+    return kept.model_interval > 0 && (is_complete() || gate_.stops() || kept.interval.is_off());
   }
 
   void enter_stage() {
@@ -300,26 +277,6 @@ class Run {
 
   int end_stopped(const Requests& asked) { return saves_.end_stopped(asked, clock_ ? clock_->limit() : ""); }
 
-  // Data can no longer be read, and all ranks know it: they save what they have, and the rank that found the error
-  // reports it.
-  int end_unreadable(const UnreadableData& failure) {
-    const int64_t step = state_->position.step;
-    const auto& keeps = state_->config.checkpoint;
-    saves_.finish();
-    if (!saves_.is_saved() && !keeps.interval.is_off()) saves_.save_checkpoint(RunSaves::Why::kLast);
-    if (!saves_.is_saved() && keeps.interval.is_off() && keeps.model_interval > 0) saves_.save_model();
-    std::string kept = fmt::format("what came after step {} is not saved", saves_.saved_step());
-    if (step == first_step_) kept = "no step was done since the run was started";
-    if (step > first_step_ && saves_.is_saved())
-      kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
-    at_.set_step(step + 1);
-    at_.enter("data", board::Phase::kData);
-    if (world_.rank() == failure.rank())
-      throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
-    log::warn_on_all("step {}: {}; {}", step + 1, failure.what(), kept);
-    return exit_code::kIo;
-  }
-
   void validate(StepMetrics& metrics) {
     at_.enter("validate", board::Phase::kValidate);
     at::set_num_threads(threads_.kept());
@@ -327,6 +284,15 @@ class Run {
       const auto found = validation_.validate(batches_.data(), metrics);
       if (found) refuse_weights(found->loss, found->source);
     } catch (const UnreadableData& failure) {  // on all ranks: the step is shown and saved before the run ends
+      unreadable_ = failure;
+    }
+  }
+
+  void evaluate(StepMetrics& metrics) {
+    at::set_num_threads(threads_.kept());
+    try {
+      gate_.evaluate(metrics);
+    } catch (const UnreadableData& failure) {  // on all ranks, as in validate()
       unreadable_ = failure;
     }
   }
@@ -359,6 +325,7 @@ class Run {
   int64_t first_step_;
   bool from_scratch_;
   RunSaves saves_;
+  RunGate gate_;
   StepSummary summary_;
   bool shares_cores_;  // the ranks of this host
   ThreadTrial threads_;
@@ -379,7 +346,7 @@ class Run {
 
 }  // namespace
 
-int run_training(RunConfig config, comm::World& world, RunContext& context) {
+int run_training(RunConfig config, comm::World& world, RunContext& context, RunEvaluation* evaluation) {
   LauncherHold hold;
   const SignalGuard signals("finishing the step and saving", warning_of(config.train.on_sigusr1),
                             warning_of(config.train.on_sigusr2));
@@ -392,10 +359,10 @@ int run_training(RunConfig config, comm::World& world, RunContext& context) {
     std::optional<int> code;
     std::optional<RollBack> back;
     while (!code) {
-      StartedRun started = start_run(config, world, context, signals);
+      StartedRun started = start_run(config, world, context, signals, evaluation);
       if (back) started.state->position.ledger = std::exchange(back, std::nullopt)->ledger;
       try {
-        Run run(std::move(started), context, signals, clock ? &*clock : nullptr, hold);
+        Run run(std::move(started), context, signals, clock ? &*clock : nullptr, hold, evaluation);
         code = run.loop();
       } catch (const RollBack& asked) {
         back = asked;

@@ -14,7 +14,7 @@ namespace athanor {
 struct RunContext {
   /// number of the present update in the run, from 1; 0 before the first of this attempt
   std::atomic<int64_t> step{0};
-  std::atomic<const char*> phase{"start"};  ///< start, data, step, validate or save
+  std::atomic<const char*> phase{"start"};  ///< start, data, step, validate, evaluate or save
   /// The folder of a run that has begun: every check of its start has passed and its folder may change. The thread that
   /// trains sets it, and this is also the thread that fails.
   std::filesystem::path run_dir;

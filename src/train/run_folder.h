@@ -9,6 +9,7 @@
 //                    ranks, last-words.json           matmul.json     how the run multiplies matrices
 //   board/           what each node's ranks do        probes.jsonl    what the ranks and nodes measured (probe.h)
 //   where.json       where local checkpoints lie      lock            held while a process trains in the folder
+//   evals/           scores of tasks, by step
 
 #include <filesystem>
 #include <optional>
@@ -36,6 +37,7 @@ struct RunFolder {
   std::filesystem::path events() const { return root / "events.jsonl"; }
   std::filesystem::path dispatch() const { return root / "dispatch.json"; }
   std::filesystem::path matmul() const { return root / "matmul.json"; }
+  std::filesystem::path evals() const { return root / "evals"; }
   std::filesystem::path probes() const { return root / "probes.jsonl"; }
   /// Its presence asks a run for a probe.
   std::filesystem::path probe_request() const { return board::probe_request_of(root); }

@@ -21,7 +21,9 @@
 //   experts    dead or overloaded ones               text
 //   frozen     parameters that do not change         text, parameters
 //   save_skipped  a checkpoint that was due          kind, writing: the step of the one that was still being written
-//   stop       by a signal, after this step          signal
+//   evaluation of the model (run_gate.h)             tokens, documents, seconds, path, settings, results
+//   rule       of [eval] that holds                  rule, action ("warn" or "stop"), text, value, limit
+//   stop       after this step                       signal, limit (of time) or rule
 //   end        of the attempt                        exit_code, cause; rank and text if it failed
 // An attempt without an end event was killed. `asked` is checkpoint.resume if it names a place inside the run's folder
 // and is followed. Starts also have `branch`: the attempt in which this branch of the run began. mpi, changes, asked

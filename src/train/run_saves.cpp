@@ -226,6 +226,15 @@ void RunSaves::finish() {
   take_outcome();
 }
 
+void RunSaves::save_without_a_step(const Requests& asked) {
+  if (is_saved() || !(asked.save || asked.stop())) return;
+  const auto& kept = state_.config.checkpoint;
+  if (!kept.interval.is_off())
+    save_checkpoint(asked.stop() ? Why::kLast : Why::kAsked);
+  else if (kept.model_interval > 0)
+    save_model();
+}
+
 // A run that is complete can be started again to write what its end could not write.
 void RunSaves::write_missing_model() {
   const RunFolder folder{state_.config.train.run_dir};
@@ -238,74 +247,6 @@ void RunSaves::write_missing_model() {
 // Adds a line to the run's history, once for all ranks.
 void RunSaves::tell(const char* event, nlohmann::ordered_json more) {
   if (history_) history_->add(event, state_.position.step, std::move(more));
-}
-
-RunSaves::Ending RunSaves::stopped(const Requests& asked, const std::string& limit) const {
-  const auto& kept = state_.config.checkpoint;
-  const std::string why = asked.stop_signal != 0 ? signal_name(asked.stop_signal) : limit;
-  const std::string stopped = fmt::format("stopped by {} after step {}", why, state_.position.step);
-  if (is_saved()) {
-    const bool as_model = kept.interval.is_off() && kept.model_interval > 0 && state_.position.step > first_step_;
-    return {exit_code_of_stop(asked.stop_signal),
-            stopped + (as_model ? "; its model was saved (checkpoint.interval is 0): the same command continues from "
-                                  "it with fresh moments"
-                                : "; run the same command again to continue")};
-  }
-  if (!not_finite_.empty()) return not_finite();
-  if (kept.interval.is_off() && kept.model_interval == 0)
-    return {exit_code::kNotSaved, stopped +
-                                      ", and nothing was saved: checkpoint.interval and "
-                                      "checkpoint.model_interval are 0, so the same command begins at step 0"};
-  return {exit_code::kNotSaved,
-          fmt::format("{}, and this step was NOT saved: what was saved before is all there is; {} {} "
-                      "and run the same command again, which repeats the steps since{}",
-                      stopped, remedy_, state_.config.train.run_dir,
-                      last_local_step_ == state_.position.step
-                          ? ", unless the nodes still have the local checkpoint of this step"
-                          : "")};
-}
-
-// No step follows that would be refused.
-RunSaves::Ending RunSaves::not_finite() const {
-  return {exit_code::kNumbersEverywhere,
-          fmt::format("step {}: the update gave values that are not finite: {}. The step was not saved. Lower "
-                      "optimizer.lr and run again: it repeats the steps since the last checkpoint",
-                      state_.position.step, not_finite_)};
-}
-
-RunSaves::Ending RunSaves::complete() const {
-  if (checkpoint_saved_ && model_saved_) return {exit_code::kComplete, ""};
-  if (!not_finite_.empty()) return not_finite();
-  return {exit_code::kNotSaved,
-          fmt::format("the run is complete but its last {} is not on disk: {} {} and run it again",
-                      checkpoint_saved_ ? "model" : "checkpoint", remedy_, state_.config.train.run_dir)};
-}
-
-int RunSaves::finish(const Ending& ending) {
-  const bool of_numbers = ending.exit_code == exit_code::kNumbersEverywhere;
-  if (ending.exit_code != exit_code::kNotSaved && !of_numbers) {
-    // The run's folder has a checkpoint of this step: what is local only takes memory.
-    remove_local();
-    if (!ending.text.empty()) log::info("{}", ending.text);
-    tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
-  } else if (mesh_.is_first()) {
-    log::error("{}", ending.text);
-    const int at_fault = of_numbers ? Failure::kUnknown : Failure::kReporter;
-    leave_last_words(at_, mesh_.rank(), mesh_.world().host(),
-                     {ending.text, ending.exit_code, of_numbers ? tensor_ : "", at_fault});
-  }
-  return ending.exit_code;
-}
-
-int RunSaves::end_complete() { return finish(complete()); }
-
-int RunSaves::end_stopped(const Requests& asked, const std::string& limit) {
-  if (asked.stop_signal != 0) {
-    tell("stop", {{"signal", asked.stop_signal}});
-  } else {
-    tell("stop", {{"limit", limit}});
-  }
-  return finish(stopped(asked, limit));
 }
 
 }  // namespace athanor

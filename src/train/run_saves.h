@@ -11,6 +11,7 @@
 #include "train/run_context.h"
 #include "train/run_history.h"
 #include "train/train_state.h"
+#include "train/unreadable_data.h"
 
 namespace athanor {
 
@@ -48,6 +49,8 @@ class RunSaves {
   void look_after(bool any_writes);
   /// Returns whether this rank is writing a checkpoint in the background.
   bool is_writing() const { return background_ && background_->is_writing(); }
+  /// Saves what a signal or the clock asks for when there is no new step, unless this one is saved.
+  void save_without_a_step(const Requests& asked);
   /// Waits until the checkpoint that is being written, if any, is on disk or has failed.
   void finish();
   /// Saves a model-only checkpoint of the state's step: a folder that `transformers` loads. @throws CommError.
@@ -77,6 +80,11 @@ class RunSaves {
   int end_complete();
   /// @param limit  the limit of time, if that is what stopped the run.
   int end_stopped(const Requests& asked, const std::string& limit);
+  /// @param reason  the rule with its numbers; read on the first rank.
+  int end_by_rule(const std::string& reason);
+  /// Data can no longer be read, and all ranks know it: saves what there is. Collective, unlike the others. @throws
+  /// Error with exit code 74 on the rank that could not read.
+  int end_unreadable(const UnreadableData& failure);
 
  private:
   struct Ending {
@@ -85,6 +93,7 @@ class RunSaves {
   };
   bool try_to_save(const char* kind, const std::function<std::filesystem::path()>& save);
   Ending stopped(const Requests& asked, const std::string& limit) const;
+  Ending stopped_by_rule(const std::string& reason) const;
   Ending complete() const;
   int finish(const Ending& ending);
 

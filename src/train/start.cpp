@@ -80,10 +80,14 @@ void tell_history(const TrainState& state, const Beginning& begin, const FilledS
   history.add(event, state.position.step, more);
 }
 
+fs::path tokenizer_of(const RunData& data) {
+  return data.stages.front().train.sources().front().dataset.tokenizer_file();
+}
+
 // All ranks have one folder, which the first rank writes.
 void open_folder(const StartedRun& run, const Beginning& begin, const FilledState& filled, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
-  const auto& tokenizer = run.data.stages.front().train.sources().front().dataset.tokenizer_file();
+  const fs::path tokenizer = tokenizer_of(run.data);
   team_of(*run.mesh).on_first([&] {
     const auto opened = open_run_folder({state.run_config, begin, state.position.step, tokenizer,
                                          state.model.dispatch_record, matmul.record, filled.not_finite});
@@ -189,7 +193,8 @@ comm::WorldOptions world_options(const RunConfig& config) {
   return options;
 }
 
-StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals) {
+StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals,
+                     RunEvaluation* evaluation) {
   require_same_settings(config, world);
   const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
@@ -220,6 +225,8 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
                                               : MatmulChoice{ops::matmul_paths(), "", ""};
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(stages);
+  if (evaluation && config.eval.interval > 0)
+    evaluation->prepare(config, tokenizer_of(run.data), identity.eos_id, team);
   for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : stages)
     check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);

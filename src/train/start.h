@@ -12,6 +12,7 @@
 #include "train/local_save.h"
 #include "train/run_context.h"
 #include "train/run_data.h"
+#include "train/run_evaluation.h"
 #include "train/train_state.h"
 
 namespace athanor {
@@ -50,7 +51,9 @@ comm::WorldOptions world_options(const RunConfig& config);
 /// @throws ConfigError, DataError, CheckpointError or IoError if a check fails, with the folder unchanged; IoError if
 /// the folder cannot be written. Every rank throws the same error, except for what only some ranks see: too little
 /// memory on their host, a router of theirs that is all zero, a file of a `transformers` folder that they cannot read.
+/// @param evaluation  is prepared, if eval.interval is not 0; else it may be null.
 /// @throws StoppedAtStart on every rank, if a signal has reached one.
-StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals);
+StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals,
+                     RunEvaluation* evaluation = nullptr);
 
 }  // namespace athanor

@@ -199,6 +199,9 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   add_ranks(m, tagged);
   if (m.validation_loss) tagged.emplace_back("loss/validation", *m.validation_loss);
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
+  for (const auto& [task, metrics] : m.evaluation) {
+    for (const auto& [metric, score] : metrics) tagged.emplace_back("eval/" + task + "/" + metric, score.value);
+  }
   for (const auto& [source, tokens] : m.tokens_drawn)
     tagged.emplace_back("data/tokens_drawn/" + source, static_cast<double>(tokens));
   if (!m.routers.empty()) {  // a dense model has no router

@@ -50,8 +50,9 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
-/// Writes the metrics of a step, in groups: loss/, optimizer/, data/ (tokens), router/, layers/, ranks/, communication/
-/// (10^6 bytes, seconds), throughput/, time/ (seconds), memory/ (GiB); and the histograms of layers, if there are any.
+/// Writes the metrics of a step, in groups: loss/, eval/, optimizer/, data/ (tokens), router/, layers/, ranks/,
+/// communication/ (10^6 bytes, seconds), throughput/, time/ (seconds), memory/ (GiB); and the histograms of layers, if
+/// there are any.
 void write_step(TensorBoardWriter& writer, const StepMetrics& metrics);
 
 }  // namespace athanor

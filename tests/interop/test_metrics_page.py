@@ -4,6 +4,7 @@ import pathlib
 import re
 
 import pytest
+from gate_rows import write_rows
 from runs import Run, make_data
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
@@ -20,12 +21,13 @@ def names_of(title, column=0):
 
 @pytest.fixture(scope="module")
 def run(athanor, tmp_path_factory):
-    """A sparse run that validates, is stopped, resumes, and goes back."""
+    """A sparse run that validates, is stopped, resumes, goes back, and is evaluated."""
     data = make_data(athanor, tmp_path_factory.mktemp("data"))
     made = Run(athanor, tmp_path_factory.mktemp("run"), data, "olmoe")
     made.train(fault="train.after_step:term@3", check=False)
     made.train()
-    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003", "metrics.layer_statistics=3")
+    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003", "metrics.layer_statistics=3",
+               *write_rows(tmp_path_factory.mktemp("gate")), 'eval.warn_if=["texts > 1"]')
     return made
 
 
@@ -47,7 +49,7 @@ def test_no_field_of_one_rank_is_defined_that_no_step_has(run):
 
 def test_every_event_and_its_fields_are_defined(run):
     lines = [json.loads(line) for line in (run.folder / "events.jsonl").read_text().splitlines()]
-    assert {line["event"] for line in lines} >= {"start", "resume", "went_back", "save", "stop", "end"}
+    assert {line["event"] for line in lines} >= {"start", "resume", "went_back", "save", "stop", "end", "evaluation", "rule"}
     section = PAGE.split("\n## events.jsonl\n")[1].split("\n## ")[0]
     defined = set(re.findall(r"`([^`]+)`", section))
     for line in lines:
@@ -58,7 +60,8 @@ def test_every_event_and_its_fields_are_defined(run):
 def test_every_tag_of_tensorboard_is_defined(run):
     events = EventAccumulator(str(run.folder / "tensorboard"))
     events.Reload()
-    patterns = [re.escape(name).replace("SOURCE", ".+").replace("LAYER", r"\d\d").replace("GROUP", ".+")
+    patterns = [re.escape(name).replace("SOURCE", ".+").replace("LAYER", r"\d\d").replace("GROUP", ".+").replace("TASK", "[^/]+")
+                .replace("METRIC", "[^/]+")
                 for name in names_of("TensorBoard")]
     tags = events.Tags()
     assert tags["histograms"]

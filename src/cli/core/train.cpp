@@ -6,6 +6,7 @@
 #include "board/board.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
+#include "eval/gate_evaluation.h"
 #include "layout/layout.h"
 #include "ops/cpu_allocator.h"
 #include "train/in_world.h"
@@ -32,6 +33,7 @@ ATHANOR_CORE_ENTRY(train) {
   options.board = board.publisher();
   return in_world(options, [&](comm::World& world, RunContext& context) {
     if (!board.warning.empty()) log::warn_on_all("{}", board.warning);
-    return run_training(config, world, context);
+    GateEvaluation evaluation;
+    return run_training(config, world, context, &evaluation);
   });
 }

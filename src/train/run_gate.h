@@ -1,0 +1,49 @@
+#pragma once
+// Evaluation as a gate of a run: the model is evaluated every eval.interval steps and after the last one, and rules on
+// its scores warn or stop the run (docs/evaluation-gate.md).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/signals.h"
+#include "train/metrics.h"
+#include "train/run_context.h"
+#include "train/run_evaluation.h"
+#include "train/run_saves.h"
+
+namespace athanor {
+
+class RunGate {
+ public:
+  /// @param evaluation  was prepared; null: the run evaluates nothing. All arguments must outlive this object.
+  /// @param signals  a signal that ends the run ends an evaluation, too.
+  RunGate(RunEvaluation* evaluation, TrainState& state, RunSaves& saves, RunContext& at, const SignalGuard& signals);
+
+  /// Returns whether the step that was done last is to be evaluated; the same on all ranks.
+  /// @param is_last  the run is complete.
+  bool is_due(bool is_last) const;
+  /// Evaluates the model, tells log and history, and sets the scores of `metrics`. Collective over the world.
+  /// @throws UnreadableData on all ranks if the first one cannot read its rows.
+  void evaluate(StepMetrics& metrics);
+
+  /// Returns whether a rule of eval.stop_if held in the last evaluation; the same on all ranks.
+  bool stops() const { return stops_; }
+  /// Returns the rule that stops the run, with its numbers; on the first rank.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  void tell(const EvaluationReport& report);
+  void tell(const BrokenRule& rule);
+
+  RunEvaluation* evaluation_;
+  TrainState& state_;
+  RunSaves& saves_;
+  RunContext& at_;
+  const SignalGuard& signals_;
+  std::vector<EvaluationScores> earlier_;  // on the first rank
+  bool stops_ = false;
+  std::string reason_;
+};
+
+}  // namespace athanor
