@@ -111,9 +111,9 @@ TEST(Numbers, ARealNumberThatItsTypeCannotHoldIsRefusedByName) {
 }
 
 TEST(Numbers, WhatWouldBe0InFp32IsRefusedWhereFp32Computes) {
-  const std::set<std::string> in_double = {"moe.capacity_factor", "metrics.gemm_peak_tflops",
+  const std::set<std::string> in_double = {"moe.capacity_factor",         "metrics.gemm_peak_tflops",
                                            "checkpoint.interval_minutes", "checkpoint.write_mb_s",
-                                           "checkpoint.mtbf_hours"};
+                                           "checkpoint.mtbf_hours",       "eval.limit"};
   for (const auto& key : all_numbers().reals) {
     if (in_double.contains(key)) continue;
     for (const char* value : {"1e-60", "1e-40"})

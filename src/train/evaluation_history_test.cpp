@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "base/files.h"
@@ -15,10 +16,14 @@ namespace {
 
 class EarlierScores : public FolderTest {
  protected:
+  void SetUp() override {
+    FolderTest::SetUp();
+    log_ = std::make_unique<EventLog>(folder_ / "events.jsonl", 1);
+  }
   void evaluated(int64_t step, double value, double limit = 0) {
     EvalConfig config;
     config.limit = limit;
-    log_.add(
+    log_->add(
         "evaluation", step,
         {{"settings", evaluation_settings(config)}, {"results", scores_to_json({{"x", {{"acc", {value, 0.1}}}}})}});
   }
@@ -28,17 +33,17 @@ class EarlierScores : public FolderTest {
       values.push_back(scores.at("x").at("acc").value);
     return values;
   }
-  EventLog log_{folder_ / "events.jsonl", 1};
+  std::unique_ptr<EventLog> log_;
 };
 
 using Values = std::vector<double>;
 
 TEST_F(EarlierScores, AreThoseOfAllAttemptsInTheirOrder) {
   EXPECT_EQ(values(), Values{});
-  log_.add("start", 0);
+  log_->add("start", 0);
   evaluated(10, 0.1);
   evaluated(20, 0.2);
-  log_.add("resume", 25);
+  log_->add("resume", 25);
   evaluated(30, 0.3);
   EXPECT_EQ(values(), (Values{0.1, 0.2, 0.3}));
   EXPECT_EQ(values(20), (Values{0.1, 0.2}));
@@ -47,14 +52,14 @@ TEST_F(EarlierScores, AreThoseOfAllAttemptsInTheirOrder) {
 TEST_F(EarlierScores, OfStepsThatAreDoneAgainOrWereLeftAreForgotten) {
   evaluated(10, 0.1);
   evaluated(20, 0.2);
-  log_.add("went_back", 15);
+  log_->add("went_back", 15);
   EXPECT_EQ(values(), Values{0.1});
   evaluated(20, 0.25);
-  log_.add("resume", 10);
+  log_->add("resume", 10);
   evaluated(20, 0.26);
   evaluated(30, 0.3);
   EXPECT_EQ(values(), (Values{0.1, 0.26, 0.3}));
-  log_.add("start", 0);
+  log_->add("start", 0);
   EXPECT_EQ(values(), Values{});
 }
 
