@@ -1,5 +1,10 @@
 #include "eval/answers_journal.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -48,7 +53,7 @@ Earlier read_earlier(const fs::path& file, const std::string& identity) {
   std::string text;
   if (!std::getline(in, text) || in.eof()) return earlier;
   const Json head = Json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!head.is_object() || head.value("evaluation", "") != identity) return earlier;
+  if (!head.is_object() || !head.contains("evaluation") || head["evaluation"] != identity) return earlier;
   uint64_t at = text.size() + 1;
   earlier.num_bytes = at;
   std::vector<Answers> window;
@@ -56,9 +61,9 @@ Earlier read_earlier(const fs::path& file, const std::string& identity) {
     at += text.size() + 1;
     const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
     if (line.is_object() && line.contains(kWindowEnd)) {
+      if (line[kWindowEnd] != earlier.answers.size() + window.size()) break;
       std::ranges::move(window, std::back_inserter(earlier.answers));
       window.clear();
-      if (line[kWindowEnd] != earlier.answers.size()) break;
       earlier.num_bytes = at;
       continue;
     }
@@ -69,18 +74,46 @@ Earlier read_earlier(const fs::path& file, const std::string& identity) {
   return earlier;
 }
 
+// Whether anything would be lost with the file.
+bool has_windows(const fs::path& file) {
+  std::ifstream in(file, std::ios::binary);
+  std::string line;
+  while (std::getline(in, line))
+    if (line.starts_with(fmt::format("{{\"{}\"", kWindowEnd))) return true;
+  return false;
+}
+
+// Takes the lock that says that this process writes the file. It ends with the process.
+int lock(const fs::path& file) {
+  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
+  if (fd < 0) fail_errno("cannot open", file.string());
+  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;  // not every file system has locks
+  ::close(fd);
+  fail<ConfigError>(
+      "{} is being written by another process, which evaluates the same; wait for it, or name another "
+      "file with --out",
+      file.string());
+}
+
 }  // namespace
 
-AnswersJournal::AnswersJournal(const fs::path& file, const std::string& identity) : file_(file) {
-  Earlier earlier;
-  if (fs::exists(file)) {
-    earlier = read_earlier(file, identity);
-    with_io_errors([&] { fs::resize_file(file, earlier.num_bytes); });
-  }
+AnswersJournal::AnswersJournal(const fs::path& file, const std::string& identity) : file_(file), lock_(lock(file)) {
+  Earlier earlier = read_earlier(file, identity);
+  ATHANOR_CHECK(earlier.num_bytes > 0 || !has_windows(file),
+                "{} is of an evaluation that is not finished, with another model, other tasks, rows or options; remove "
+                "it, or name another file with --out",
+                file.string());
+  with_io_errors([&] { fs::resize_file(file, earlier.num_bytes); });
   earlier_ = std::move(earlier.answers);
   out_.emplace(file);
   if (earlier.num_bytes == 0) out_->append(Json{{"evaluation", identity}}.dump() + "\n");
   total_ = earlier_.size();
+}
+
+AnswersJournal::~AnswersJournal() {
+  std::error_code ignored;
+  if (total_ == 0) fs::remove(file_, ignored);  // it ends before its first window
+  if (lock_ >= 0) ::close(lock_);
 }
 
 void AnswersJournal::append(const std::vector<Answers>& window) {

@@ -21,13 +21,17 @@ using Answers = std::vector<tasks::Answer>;
 class AnswersJournal {
  public:
   /// Opens or creates the file. What an earlier process has left is kept if it belongs to the same evaluation, up to
-  /// its last whole window, and replaced otherwise.
+  /// its last whole window. The file is this process's until the object is gone.
   /// @param identity  names what the answers depend on: model, tasks, rows, settings.
-  /// @throws IoError.
+  /// @throws ConfigError if it is of another evaluation, or another process writes it; IoError.
   AnswersJournal(const std::filesystem::path& file, const std::string& identity);
+  ~AnswersJournal();
+  AnswersJournal(const AnswersJournal&) = delete;
+  AnswersJournal& operator=(const AnswersJournal&) = delete;
 
   /// Returns the answers that are there, one entry for each document, and forgets them.
   std::vector<Answers> take_earlier() { return std::move(earlier_); }
+  const std::filesystem::path& file() const { return file_; }
   /// Appends a window. @throws IoError.
   void append(const std::vector<Answers>& window);
   /// Removes the file: the results have been written.
@@ -35,6 +39,7 @@ class AnswersJournal {
 
  private:
   std::filesystem::path file_;
+  int lock_;  ///< the descriptor that holds the file's lock
   std::vector<Answers> earlier_;
   size_t total_ = 0;  ///< documents in the file
   std::optional<AppendFile> out_;

@@ -116,6 +116,8 @@ std::vector<Answers> answers_of(const Window& window, const std::vector<Sequence
         answer.num_tokens += sequence.num_scored;
         ++next;
       }
+      ATHANOR_CHECK_CHECKPOINT(!std::isnan(answer.log_likelihood),
+                               "a log-likelihood is not a number: the model has weights that are not finite");
       answers.push_back(answer);
     }
     result.push_back(std::move(answers));
@@ -138,13 +140,18 @@ void count(const Window& window, EvaluationCounts& counts) {
 }
 
 // Passes on what an earlier process has answered.
-void replay(const EvaluationInput& input, tasks::DocumentStream& stream, ProgressBar& progress) {
+void replay(const EvaluationInput& input, tasks::DocumentStream& stream, ProgressBar& progress,
+            EvaluationCounts& counts) {
   if (!input.journal) return;
   for (const Answers& answers : input.journal->take_earlier()) {
     tasks::TaskDocument document;
     ATHANOR_CHECK_DATA(stream.next(document) && document.requests.size() == answers.size(),
-                       "the answers that an earlier process has left do not fit the tasks; remove them");
+                       "{}: the answers that an earlier process has left do not fit the tasks; remove the file",
+                       input.journal->file().string());
     input.answered(document, answers);
+    counts.documents += 1;
+    counts.requests += std::ssize(document.requests);
+    counts.taken_up += 1;
     progress.skip(1);
   }
 }
@@ -189,7 +196,7 @@ EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const Eva
     }
   };
   Window window = take([&] {
-    replay(input, *stream, progress);
+    replay(input, *stream, progress, counts);
     return preparation.next();
   });
   while (!window.documents.empty()) {

@@ -28,6 +28,7 @@ struct EvaluationCounts {
   int64_t documents = 0, requests = 0;
   int64_t tokens = 0;            ///< in all sequences, as if each were read by itself
   int64_t computed_tokens = 0;   ///< those that the model has read
+  int64_t taken_up = 0;          ///< documents that an earlier process has answered; they count above, not below
   int64_t truncated = 0;         ///< requests whose context lost its beginning
   int64_t truncated_task = -1;   ///< the task of the first of them
   bool was_interrupted = false;  ///< documents are missing

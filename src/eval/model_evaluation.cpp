@@ -41,7 +41,8 @@ fs::path output_of(const ModelSource& source, const ResultsPlace& place, const s
 std::optional<Json> finished_results(const fs::path& out, const std::string& identity) {
   if (out.empty() || !fs::exists(out)) return std::nullopt;
   const Json results = read_results(out);
-  const bool is_same = results.contains("athanor") && results["athanor"].value("evaluation", "") == identity;
+  const Json* own = results.contains("athanor") && results["athanor"].is_object() ? &results["athanor"] : nullptr;
+  const bool is_same = own && own->contains("evaluation") && (*own)["evaluation"] == identity;
   ATHANOR_CHECK(is_same,
                 "{} has the results of another evaluation (of another model, other tasks or rows, or with other "
                 "options); name another file with --out, or remove it",
@@ -49,11 +50,29 @@ std::optional<Json> finished_results(const fs::path& out, const std::string& ide
   return results;
 }
 
+fs::path samples_of(const fs::path& out) {
+  fs::path folder = out;
+  return out.extension() == ".json" ? folder.replace_extension(".samples") : fs::path(out.string() + ".samples");
+}
+
+// Refuses a folder with anything but samples, which are made again.
+void check_samples_folder(const fs::path& folder) {
+  if (!fs::exists(folder)) return;
+  ATHANOR_CHECK(fs::is_directory(folder), "--samples: {} is a file, where the folder of samples would be; remove it",
+                folder.string());
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    ATHANOR_CHECK(entry.is_regular_file() && name.starts_with("samples_") && name.ends_with(".jsonl"),
+                  "--samples: {} has {}, which is no file of samples; move it away, or name another file with --out",
+                  folder.string(), name);
+  }
+}
+
 // A file of samples for each task, made new by each process: the answers that an earlier one has left come again.
 class Samples {
  public:
-  Samples(const fs::path& out, const tasks::TaskSet& tasks) : folder_(out), tasks_(tasks) {
-    folder_.replace_extension(".samples");
+  Samples(const fs::path& out, const tasks::TaskSet& tasks) : folder_(samples_of(out)), tasks_(tasks) {
+    check_samples_folder(folder_);
     fs::remove_all(folder_);
     fs::create_directories(folder_);
   }
@@ -69,6 +88,17 @@ class Samples {
   int64_t task_ = -1;
   std::optional<AppendFile> file_;
 };
+
+// A run that trains may remove a checkpoint meanwhile, and another may be damaged.
+std::optional<ModelSource> open_or_pass_over(const fs::path& path, const ResultsPlace& place) {
+  if (!place.skips_damaged) return open_model_source(path);
+  try {
+    return open_model_source(path);
+  } catch (const Error& error) {
+    log::warn("{} is passed over: {}", path.string(), error.what());
+    return std::nullopt;
+  }
+}
 
 void warn_of_truncation(const EvaluationCounts& counts, const tasks::TaskSet& tasks, const RequestEncoder& encoder) {
   if (counts.truncated == 0) return;
@@ -124,19 +154,25 @@ ResultsPlace plan_results(const std::string& out, size_t num_models, bool sample
   return place;
 }
 
-NamedResults evaluate_model(const fs::path& path, comm::World& world, const LoadOptions& load,
-                            const tasks::TaskSet* tasks, const EvaluationSettings& settings,
-                            const ResultsPlace& place) {
+std::optional<NamedResults> evaluate_model(const fs::path& path, comm::World& world, const LoadOptions& load,
+                                           const tasks::TaskSet* tasks, const EvaluationSettings& settings,
+                                           const ResultsPlace& place) {
   std::optional<ModelSource> source;
   std::optional<Json> finished;
   std::string identity;
   fs::path out;
   if (world.rank() == 0) {
-    source = open_model_source(path);
-    identity = evaluation_identity(*source, *tasks, settings);
+    source = open_or_pass_over(path, place);
+  }
+  if (!broadcast_text(world.all(), world.rank() == 0 && !source ? "passed over" : "").empty()) return std::nullopt;
+  if (world.rank() == 0) {
+    identity = evaluation_identity(*source, *tasks, settings, place.is_folder ? fs::path() : place.out);
     out = output_of(*source, place, identity);
     finished = finished_results(out, identity);
     if (finished) log::info("{} has the results already", out.string());
+    if (finished && place.samples && !fs::exists(samples_of(out)))
+      log::warn("{} was computed without --samples; remove it to compute it again with them", out.string());
+    if (!finished && place.samples && !out.empty()) check_samples_folder(samples_of(out));
   }
   if (!broadcast_text(world.all(), finished ? "finished" : "").empty())
     return finished ? NamedResults{step_name(*source), std::move(*finished)} : NamedResults{};
@@ -145,9 +181,9 @@ NamedResults evaluate_model(const fs::path& path, comm::World& world, const Load
   known.data_ranks = model.state->mesh.layout().data();
   if (world.rank() != 0) {
     evaluate(*model.state, {}, settings.options);
-    return {};
+    return std::nullopt;
   }
-  return {step_name(model.source), lead(model, *tasks, known, out, identity, place.samples)};
+  return NamedResults{step_name(model.source), lead(model, *tasks, known, out, identity, place.samples)};
 }
 
 Json chances_of(const tasks::TaskSet& tasks) {

@@ -37,6 +37,16 @@ std::optional<uint32_t> find_token(const Tokenizer& tokenizer, const fs::path& f
   return std::nullopt;
 }
 
+// A SentencePiece model has no post-processor; its settings tell which tokens stand around a text.
+void add_asked_tokens(const Tokenizer& tokenizer, const Json& settings, SequenceTemplate& around) {
+  const auto add = [&](const char* asked, const char* token, std::vector<uint32_t>& to) {
+    if (!settings.contains(asked) || settings[asked] != true) return;
+    if (const auto id = token_named(tokenizer, settings, token)) to.push_back(*id);
+  };
+  add("add_bos_token", "bos_token", around.before);
+  add("add_eos_token", "eos_token", around.after);
+}
+
 std::vector<int32_t> last(const std::vector<int32_t>& tokens, int64_t count) {
   return {tokens.end() - std::min<int64_t>(std::ssize(tokens), count), tokens.end()};
 }
@@ -49,6 +59,8 @@ RequestEncoder::RequestEncoder(const Tokenizer& tokenizer, const fs::path& token
   const fs::path folder = tokenizer_file.parent_path();
   if (tokenizer.file_name().ends_with(".json"))
     around_ = read_sequence_template(tokenizer.file_bytes(), tokenizer_file.string());
+  else
+    add_asked_tokens(tokenizer, read_settings(folder / "tokenizer_config.json"), around_);
   auto prefix = find_token(tokenizer, folder, "bos_token");
   if (!prefix) prefix = find_token(tokenizer, folder, "eos_token");
   if (!prefix) prefix = eos_id;

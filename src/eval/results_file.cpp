@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "tasks/task_config.h"
 
 namespace athanor {
 namespace {
@@ -13,12 +14,20 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// Names, sizes and times of the files in a folder: a changed file has another time.
-Json file_list(const fs::path& folder) {
+// What an evaluation writes is none of what it depends on, wherever it lies.
+bool is_written_here(const fs::path& file) {
+  const std::string path = file.string();
+  return path.ends_with(".unfinished") || path.find(".samples/") != std::string::npos;
+}
+
+// Names, sizes and times of the files in a folder, also behind links: a changed file has another time.
+Json file_list(const fs::path& folder, const fs::path& out) {
   std::vector<std::string> files;
   std::error_code ignored;
-  for (const auto& entry : fs::recursive_directory_iterator(folder, ignored)) {
-    if (!entry.is_regular_file(ignored)) continue;
+  for (const auto& entry :
+       fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, ignored)) {
+    if (!entry.is_regular_file(ignored) || is_written_here(entry.path())) continue;
+    if (!out.empty() && fs::equivalent(entry.path(), out, ignored)) continue;
     files.push_back(fmt::format("{} {} {}", entry.path().lexically_relative(folder).string(), entry.file_size(ignored),
                                 entry.last_write_time(ignored).time_since_epoch().count()));
   }
@@ -27,10 +36,10 @@ Json file_list(const fs::path& folder) {
 }
 
 // A checkpoint's manifest has the hashes of all its pieces.
-Json identity_of(const ModelSource& source) {
+Json identity_of(const ModelSource& source, const fs::path& out) {
   const fs::path manifest = source.folder / "manifest.json";
   if (fs::exists(manifest)) return {{"manifest", hash_file(manifest)}};
-  return {{"folder", fs::weakly_canonical(source.folder).string()}, {"files", file_list(source.folder)}};
+  return {{"folder", fs::weakly_canonical(source.folder).string()}, {"files", file_list(source.folder, out)}};
 }
 
 Json selection_json(const EvaluationSettings& settings) {
@@ -47,16 +56,35 @@ Json selection_json(const EvaluationSettings& settings) {
   return json;
 }
 
+// Whether the members that a table reads have the types that it reads.
+bool has_shape(const Json& results) {
+  if (!results.is_object() || !results.contains("results")) return false;
+  for (const char* part : {"results", "groups"}) {
+    if (!results.contains(part)) continue;
+    if (!results[part].is_object()) return false;
+    for (const auto& [task, scores] : results[part].items())
+      if (!scores.is_object()) return false;
+  }
+  if (!results.contains("group_subtasks")) return true;
+  if (!results["group_subtasks"].is_object()) return false;
+  for (const auto& [group, tasks] : results["group_subtasks"].items()) {
+    if (!tasks.is_array()) return false;
+    for (const Json& task : tasks)
+      if (!task.is_string()) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
-                                const EvaluationSettings& settings) {
-  Json what{{"model", identity_of(source)},
+                                const EvaluationSettings& settings, const fs::path& out) {
+  Json what{{"model", identity_of(source, out)},
             {"settings", selection_json(settings)},
-            {"rows", file_list(settings.selection.data)},
+            {"rows", file_list(settings.selection.data, out)},
             {"version", build_info().version}};
   for (int64_t t = 0; t < tasks.num_tasks(); ++t)
-    what["tasks"].push_back({tasks.name(t), tasks.num_fewshot(t), tasks.num_documents(t), tasks.stride(t)});
+    what["tasks"].push_back({tasks.config(t).keys, tasks.num_fewshot(t), tasks.num_documents(t), tasks.stride(t)});
   return hash_hex(what.dump());
 }
 
@@ -85,6 +113,7 @@ Json results_document(Json results, const EvaluatedModel& model, const Evaluatio
   own["data_ranks"] = settings.data_ranks;
   own["documents"] = counts.documents;
   own["requests"] = counts.requests;
+  if (counts.taken_up > 0) own["documents_taken_up"] = counts.taken_up;
   own["tokens_of_requests"] = counts.tokens;
   own["tokens_computed"] = counts.computed_tokens;
   own["truncated_requests"] = counts.truncated;
@@ -97,7 +126,7 @@ Json read_results(const fs::path& file) {
   ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{} is no file; name one that athanor eval or lm_eval has written",
                      file.string());
   const Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  ATHANOR_CHECK_DATA(results.is_object() && results.contains("results") && results["results"].is_object(),
+  ATHANOR_CHECK_DATA(has_shape(results),
                      "{} has no results of an evaluation; name a file that athanor eval or lm_eval has written",
                      file.string());
   return results;

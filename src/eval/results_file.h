@@ -21,8 +21,9 @@ struct EvaluationSettings {
 };
 
 /// Returns a hash of what the answers depend on: the model's files, the task files and rows, the settings.
+/// @param out  the file for the results, which does not count if it lies among rows or weights; may be empty.
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
-                                const EvaluationSettings& settings);
+                                const EvaluationSettings& settings, const std::filesystem::path& out = {});
 
 /// The model, as the results describe it.
 struct EvaluatedModel {

@@ -1,4 +1,5 @@
 """`athanor eval` as a command: where results go, several models, what is there already, bad input, memory."""
+import fcntl
 import json
 import os
 import random
@@ -169,3 +170,103 @@ def test_memory_does_not_grow_with_the_number_of_documents(athanor, case, tmp_pa
         peaks.append(peak_bytes(athanor, [run, "--tasks", "arc_easy", "--data", many, "--window-tokens", 8000, "--out", many / "out.json"]))
     # Ten times the documents, 8,640 more requests: each would take more than 300 bytes.
     assert peaks[1] - peaks[0] < 8 * 2**20, peaks
+
+
+# ---- What experiments have found --------------------------------------------------------------------------------------------
+
+
+def write_task(file, target):
+    file.write_text(f"task: mine\noutput_type: multiple_choice\ntest_split: test\ndoc_to_text: question\ndoc_to_target: '{target}'\n"
+                    "doc_to_choice: '{{choices.text}}'\nathanor: {data: arc_easy}\n")
+    return file
+
+
+def test_a_task_file_that_was_changed_is_another_evaluation(athanor, case, tmp_path):
+    _, run, data = case
+    words = [run, "--tasks", write_task(tmp_path / "mine.yaml", "0"), "--data", data, "--out", tmp_path / "out.json"]
+    evaluate(athanor, *words)
+    write_task(tmp_path / "mine.yaml", "1")
+    assert "another evaluation" in refused(athanor, *words)
+
+
+def test_an_unfinished_evaluation_is_not_replaced_by_another_and_not_shared(athanor, case, tmp_path):
+    _, run, data = case
+    out = tmp_path / "out.json"
+    words = [run, "--tasks", "arc_easy", "--data", data, "--window-tokens", 1, "--out", out]
+    environment = dict(os.environ, ATHANOR_FAULT="eval.after_window:kill@1")
+    assert athanor.run("eval", *words, check=False, env=environment).returncode != 0
+    unfinished = tmp_path / "out.json.unfinished"
+    kept = unfinished.read_bytes()
+    assert "not finished" in refused(athanor, *words, "--fewshot", 2)
+    assert unfinished.read_bytes() == kept
+    with open(unfinished) as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        assert "another process" in refused(athanor, *words)
+    evaluate(athanor, *words)
+    counts = json.loads(out.read_text())["athanor"]
+    assert counts["documents"] == 24 and counts["documents_taken_up"] == 16
+
+
+def test_a_journal_with_a_line_too_few_is_taken_up_before_it(athanor, case, tmp_path):
+    _, run, data = case
+    whole = tmp_path / "whole.json"
+    words = [run, "--tasks", "arc_easy", "--data", data, "--window-tokens", 1, "--samples"]
+    evaluate(athanor, *words, "--out", whole)
+    out = tmp_path / "out.json"
+    environment = dict(os.environ, ATHANOR_FAULT="eval.after_window:kill@2")
+    assert athanor.run("eval", *words, "--out", out, check=False, env=environment).returncode != 0
+    unfinished = tmp_path / "out.json.unfinished"
+    lines = unfinished.read_text().splitlines(keepends=True)
+    del lines[20]  # in the second window
+    unfinished.write_text("".join(lines))
+    evaluate(athanor, *words, "--out", out)
+    (mine,), (theirs,) = (list(file.with_suffix(".samples").iterdir()) for file in (out, whole))
+    assert mine.read_text() == theirs.read_text()
+
+
+def test_samples_replace_nothing_but_samples(athanor, case, tmp_path):
+    _, run, data = case
+    folder = tmp_path / "out.samples"
+    folder.mkdir()
+    (folder / "mine.txt").write_text("precious")
+    assert "mine.txt" in refused(athanor, run, "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "out.json", "--samples")
+    assert (folder / "mine.txt").read_text() == "precious"
+
+
+def test_files_of_odd_shapes_are_refused_and_not_read_wrongly(athanor, case, tmp_path):
+    _, run, data = case
+    words = [run, "--tasks", "arc_easy", "--data", data, "--limit", 2]
+    odd = tmp_path / "odd.json"
+    for text in ('{"results":{},"groups":[1]}', '{"results":{"a":3}}', '{"results":{},"group_subtasks":{"g":[1,2]}}', '[]', '{'):
+        odd.write_text(text)
+        assert "no results" in refused(athanor, *words, "--compare", odd)
+    for text in ('{"results":{},"athanor":3}', '{"results":{},"athanor":{"evaluation":3}}'):
+        odd.write_text(text)
+        assert "another evaluation" in refused(athanor, *words, "--out", odd)
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_every(athanor, case, tmp_path):
+    _, run, data = case
+    copy = tmp_path / "run"
+    shutil.copytree(run, copy, ignore=shutil.ignore_patterns("models", "evals"))
+    oldest = sorted((copy / "checkpoints").iterdir())[0]
+    (oldest / "manifest.json").write_text("{")
+    done = evaluate(athanor, copy, "--every", "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "all")
+    assert "is passed over" in done.stderr and oldest.name in done.stderr
+    assert len(list((tmp_path / "all").iterdir())) == 1
+
+
+def test_results_among_the_rows_are_found_again(athanor, case, tmp_path):
+    _, run, data = case
+    rows = tmp_path / "rows"
+    shutil.copytree(data, rows)
+    words = [run, "--tasks", "arc_easy", "--data", rows, "--out", rows / "out.json"]
+    evaluate(athanor, *words)
+    assert "has the results already" in evaluate(athanor, *words).stderr
+
+
+def test_two_models_of_one_name_have_columns_of_their_paths(athanor, case, tmp_path):
+    _, run, data = case
+    shutil.copytree(run, tmp_path / "other")
+    done = evaluate(athanor, run, tmp_path / "other", "--tasks", "arc_easy", "--data", data, "--out", tmp_path / "all")
+    assert str(tmp_path / "other") in done.stdout.splitlines()[0]

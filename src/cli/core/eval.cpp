@@ -120,6 +120,14 @@ void show_results(const std::vector<ChosenModel>& models, const std::vector<Name
   fmt::print("{}", results_table(shown, chance));
 }
 
+// Columns with one name get the paths of their models.
+void tell_apart(std::vector<NamedResults>& results, const std::vector<ChosenModel>& models) {
+  std::map<std::string, int> times;
+  for (const auto& each : results) ++times[each.name];
+  for (size_t i = 0; i < results.size(); ++i)
+    if (times[results[i].name] > 1) results[i].name = models[i].path.string();
+}
+
 int run(const EvalArguments& given, comm::World& world) {
   const bool is_first = world.rank() == 0;
   const at::Device device = agree_on_devices(given.device, "--device", world);
@@ -136,6 +144,7 @@ int run(const EvalArguments& given, comm::World& world) {
     models = models_of(given);
     place =
         plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
+    place.skips_damaged = given.every;
     for (const auto& model : models) names += model.path.string() + "\n";
   }
   names = broadcast_text(world.all(), names);
@@ -144,11 +153,20 @@ int run(const EvalArguments& given, comm::World& world) {
                          .overrides = given.overrides};
   std::vector<NamedResults> results;
   std::istringstream lines(names);
+  std::vector<ChosenModel> evaluated_models;
+  size_t num_seen = 0;
   for (std::string path; std::getline(lines, path);) {
     auto evaluated = evaluate_model(path, world, load, tasks ? &*tasks : nullptr, settings, place);
-    if (is_first) results.push_back(std::move(evaluated));
+    const size_t at = num_seen++;
+    if (!is_first || !evaluated) continue;
+    results.push_back(std::move(*evaluated));
+    evaluated_models.push_back(models[at]);
   }
-  if (is_first) show_results(models, results, given, chances_of(*tasks));
+  if (is_first) {
+    ATHANOR_CHECK_CHECKPOINT(!results.empty(), "no checkpoint could be evaluated; the warnings above tell why");
+    tell_apart(results, evaluated_models);
+    show_results(evaluated_models, results, given, chances_of(*tasks));
+  }
   return 0;
 }
 

@@ -1,8 +1,11 @@
 #include "cli/core/written_answers.h"
 
+#include <cerrno>
 #include <cstdio>
 #include <map>
 #include <nlohmann/json.hpp>
+
+#include "base/error.h"
 
 namespace athanor {
 namespace {
@@ -29,8 +32,8 @@ class InOrder {
     bool ended = false;
   };
   static void write(std::string_view text) {
-    std::fwrite(text.data(), 1, text.size(), stdout);
-    std::fflush(stdout);
+    const bool is_written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if ((std::fflush(stdout) != 0 || !is_written) && errno != EPIPE) fail_errno("cannot write to", "standard output");
   }
   size_t current_ = 0;  // the answer that is written as it comes
   std::map<size_t, Held> held_;
