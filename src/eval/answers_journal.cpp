@@ -83,7 +83,7 @@ bool has_windows(const fs::path& file) {
   return false;
 }
 
-// Takes the lock that says that this process writes the file. It ends with the process.
+// Takes the lock by which this process alone writes the file. It ends with the process.
 int lock(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (fd < 0) fail_errno("cannot open", file.string());
