@@ -5,7 +5,6 @@ It reads the same rows without a network: lm_eval's own task file, with `dataset
 found first, on the first documents.
 """
 import argparse
-import json
 import os
 import pathlib
 import time

@@ -3,14 +3,12 @@
 Each task is lm_eval's task file with its data set replaced by a file of rows: the split that it evaluates, and where there are no
 training rows also the split of its examples, less the document itself (`fewshot_split` is `test_split` then).
 """
-import functools
 import gzip
 import json
 import pathlib
 import tempfile
 
 import lm_eval
-import yaml
 
 TASKS = pathlib.Path(lm_eval.__file__).parent / "tasks"
 FILES = {

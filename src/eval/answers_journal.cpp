@@ -83,21 +83,22 @@ bool has_windows(const fs::path& file) {
   return false;
 }
 
-// Takes the lock by which this process alone writes the file. It ends with the process.
-int lock(const fs::path& file) {
-  const int fd = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
-  if (fd < 0) fail_errno("cannot open", file.string());
-  if (::flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return fd;  // not every file system has locks
-  ::close(fd);
+}  // namespace
+
+AnswersJournal::Lock::Lock(const fs::path& file)
+    : descriptor(::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666)) {
+  if (descriptor < 0) fail_errno("cannot open", file.string());
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;  // not every file system has locks
+  ::close(descriptor);
   fail<ConfigError>(
       "{} is being written by another process, which evaluates the same; wait for it, or name another "
       "file with --out",
       file.string());
 }
 
-}  // namespace
+AnswersJournal::Lock::~Lock() { ::close(descriptor); }
 
-AnswersJournal::AnswersJournal(const fs::path& file, const std::string& identity) : file_(file), lock_(lock(file)) {
+AnswersJournal::AnswersJournal(const fs::path& file, const std::string& identity) : file_(file), lock_(file) {
   Earlier earlier = read_earlier(file, identity);
   ATHANOR_CHECK(earlier.num_bytes > 0 || !has_windows(file),
                 "{} is of an evaluation that is not finished, with another model, other tasks, rows or options; remove "
@@ -113,7 +114,6 @@ AnswersJournal::AnswersJournal(const fs::path& file, const std::string& identity
 AnswersJournal::~AnswersJournal() {
   std::error_code ignored;
   if (total_ == 0) fs::remove(file_, ignored);  // it ends before its first window
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void AnswersJournal::append(const std::vector<Answers>& window) {

@@ -38,8 +38,17 @@ class AnswersJournal {
   void remove();
 
  private:
+  /// The file's lock, which ends with the object or the process. @throws ConfigError if another process has it.
+  struct Lock {
+    explicit Lock(const std::filesystem::path& file);
+    ~Lock();
+    Lock(const Lock&) = delete;
+    Lock& operator=(const Lock&) = delete;
+    int descriptor;
+  };
+
   std::filesystem::path file_;
-  int lock_;  ///< the descriptor that holds the file's lock
+  Lock lock_;
   std::vector<Answers> earlier_;
   size_t total_ = 0;  ///< documents in the file
   std::optional<AppendFile> out_;

@@ -13,7 +13,6 @@ import shutil
 
 import pytest
 import torch
-from conftest import ROOT
 from lm_eval_reference import Reference as Tasks
 from rounding import SIGMAS, InDouble, Rounding
 from runs import Run, make_data

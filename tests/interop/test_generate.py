@@ -3,7 +3,6 @@ import json
 import os
 import subprocess
 import threading
-import time
 
 import pytest
 from greedy import GREEDY, MODELS, answers_of, greedy_theirs, load, make_model, make_prompts
