@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <new>
 #include <string_view>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -23,6 +24,11 @@ bool tells_of_memory(std::string_view text) {
   for (const char* words : {"out of memory", "can't allocate memory", "not enough memory", "no memory for"})
     if (text.find(words) != std::string_view::npos) return true;
   return false;
+}
+
+// fmt::print reports so what it could not write.
+bool is_of_disk(const std::error_code& code) {
+  return code == std::errc::no_space_on_device || code == std::errc::io_error;
 }
 
 int code_in_run(int code, bool in_run) { return in_run && code == exit_code::kInput ? exit_code::kIo : code; }
@@ -46,6 +52,10 @@ Failure describe_failure(const std::exception_ptr& exception, bool in_run) {
     return {kOutOfMemory, exit_code::kMemory};
   } catch (const std::filesystem::filesystem_error& error) {
     const IoError same = io_error_of(error);
+    return {same.what(), code_in_run(same.exit_code(), in_run)};
+  } catch (const std::system_error& error) {
+    if (!is_of_disk(error.code())) return {error.what(), exit_code::kUnforeseen};
+    const IoError same("cannot write to standard output: " + error.code().message(), error.code().value());
     return {same.what(), code_in_run(same.exit_code(), in_run)};
   } catch (const std::exception& error) {
     if (!tells_of_memory(error.what())) return {error.what(), exit_code::kUnforeseen};

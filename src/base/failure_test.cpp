@@ -50,6 +50,8 @@ TEST(Failure, EachKindHasItsExitCode) {
   EXPECT_EQ(of(CommError("")).exit_code, exit_code::kCollective);
   EXPECT_EQ(of(IoError("", EIO)).exit_code, exit_code::kIo);
   EXPECT_EQ(of(IoError("", ENOENT)).exit_code, exit_code::kInput);
+  EXPECT_EQ(of(std::system_error(ENOSPC, std::generic_category())).exit_code, exit_code::kInput);
+  EXPECT_EQ(of(std::system_error(EAGAIN, std::generic_category())).exit_code, exit_code::kUnforeseen);
   EXPECT_EQ(of(NumbersError("", "")).exit_code, exit_code::kNumbersEverywhere);
   EXPECT_EQ(of(NumbersError("", "model.norm.weight")).tensor, "model.norm.weight");
   EXPECT_EQ(of(std::runtime_error("x")).message, "x");

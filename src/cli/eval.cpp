@@ -41,6 +41,7 @@ void run_eval(const EvalArguments& given, bool list) {
   ATHANOR_CHECK(!given.models.empty(), "eval: name a run folder, a checkpoint or a folder of transformers");
   ATHANOR_CHECK(!given.tasks.empty(), "eval: --tasks is missing; `athanor eval --list` shows the tasks that there are");
   ATHANOR_CHECK(!given.data.empty(), "eval: --data is missing: the folder with the tasks' rows");
+  ATHANOR_CHECK(given.out != "-", "--out -: name a file; --json prints the results on standard output");
   const auto file = file_above(given.out);
   ATHANOR_CHECK(file.empty(), "--out {}: {} is a file; name a file or a folder that can be made", given.out,
                 file.string());

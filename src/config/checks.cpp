@@ -85,6 +85,8 @@ void check_exportable(const RunConfig& config, Findings& found) {
 
 // Rules and tasks themselves are checked when the run starts, since task files are read there.
 void check_eval(const EvalConfig& eval, Findings& found) {
+  found.require(!eval.on_start || eval.interval > 0,
+                "eval.on_start needs eval.interval: set it to the steps between evaluations");
   if (eval.interval == 0) return;
   found.require(!eval.tasks.empty(),
                 "eval.interval ({}) needs eval.tasks: name tasks, which `athanor eval --list` shows, or set it to 0",

@@ -13,6 +13,7 @@ namespace athanor {
 
 struct EvalConfig {
   int64_t interval = 0;
+  bool on_start = false;
   std::vector<std::string> tasks;
   std::string data;
   std::vector<std::string> include_paths;
@@ -26,6 +27,7 @@ struct EvalConfig {
   void describe(Fields& f) {
     f.field("interval", interval, "steps between evaluations, which also follow the last step; 0 turns them off",
             between(0, kMaxSteps));
+    f.field("on_start", on_start, "evaluate before the first step, too: the scores that training starts from");
     f.field("tasks", tasks,
             "what is evaluated: tasks, groups, tags, patterns of names, or .yaml files (docs/tasks.md)");
     f.field("data", data, "the folder with the rows of the tasks; only the first rank reads it");

@@ -1,6 +1,7 @@
 #include "eval/generation.h"
 
 #include <algorithm>
+#include <exception>
 #include <memory>
 #include <utility>
 
@@ -37,7 +38,10 @@ class Planner {
     work.parts.resize(texts_.size());
     for (size_t d = 0; d < texts_.size(); ++d) leave_done(texts_[d], work.parts[d].left);
     if (may_begin()) begin(work);
-    if (num_active() == 0) return {};
+    if (num_active() == 0) {
+      if (refused_) std::rethrow_exception(refused_);
+      return {};
+    }
     work.slots = slots_;
     work.capacity = capacity_;
     begins_ = work.begins();
@@ -99,7 +103,18 @@ class Planner {
     }
   }
 
+  // A prompt that is refused ends the generation when the texts that have begun are complete.
   bool take_prompt() {
+    if (refused_) return false;
+    try {
+      return read_prompt();
+    } catch (...) {
+      refused_ = std::current_exception();
+      return false;
+    }
+  }
+
+  bool read_prompt() {
     comm::World& world = model_.state->mesh.world();
     const auto wait = [&] { world.note_work(1); };  // the other ranks wait for this one
     auto prompt = prompts_.next(num_active() == 0 ? std::function<void()>(wait) : nullptr);
@@ -153,6 +168,7 @@ class Planner {
   std::vector<size_t> begun_;
   bool begins_ = false;
   std::optional<Continuation> waiting_;  // a prompt for which there was no room in the pass
+  std::exception_ptr refused_;           // why there are no further prompts
   size_t index_ = 0;                     // number of the next prompt
   int64_t slots_ = 0, capacity_ = 0;
 };

@@ -40,8 +40,12 @@ fs::path output_of(const ModelSource& source, const ResultsPlace& place, const s
 // The results of the same evaluation, if the file is there.
 std::optional<Json> finished_results(const fs::path& out, const std::string& identity) {
   if (out.empty() || !fs::exists(out)) return std::nullopt;
-  const Json results = read_results(out);
-  const Json* own = results.contains("athanor") && results["athanor"].is_object() ? &results["athanor"] : nullptr;
+  ATHANOR_CHECK(fs::is_regular_file(out), "--out {} is no file; name another one", out.string());
+  auto results = find_results(out);
+  ATHANOR_CHECK(results, "{} is there and has no results of an evaluation; name another file with --out, or remove it",
+                out.string());
+  const Json* own =
+      results->contains("athanor") && (*results)["athanor"].is_object() ? &(*results)["athanor"] : nullptr;
   const bool is_same = own && own->contains("evaluation") && (*own)["evaluation"] == identity;
   ATHANOR_CHECK(is_same,
                 "{} has the results of another evaluation (of another model, other tasks or rows, or with other "
@@ -166,7 +170,7 @@ std::optional<NamedResults> evaluate_model(const fs::path& path, comm::World& wo
   }
   if (!broadcast_text(world.all(), world.rank() == 0 && !source ? "passed over" : "").empty()) return std::nullopt;
   if (world.rank() == 0) {
-    identity = evaluation_identity(*source, *tasks, settings, place.is_folder ? fs::path() : place.out);
+    identity = evaluation_identity(*source, *tasks, settings);
     out = output_of(*source, place, identity);
     finished = finished_results(out, identity);
     if (finished) log::info("{} has the results already", out.string());

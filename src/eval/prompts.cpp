@@ -143,8 +143,10 @@ class PromptLines : public PromptSource {
     ATHANOR_CHECK_DATA(count > 0, "--prompts: {} is empty; it needs a prompt on each line", shown());
   }
 
-  PromptText prompt(const std::string& line, int64_t number) const {
+  PromptText prompt(std::string line, int64_t number) const {
+    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
     const std::string name = shown() + " line " + std::to_string(number);
+    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
     const auto invalid = find_invalid_utf8(line);
     ATHANOR_CHECK_DATA(!invalid, "{} has invalid UTF-8 at byte {}; convert it to UTF-8", name, invalid.value_or(0));
     if (is_json_) return {field_of(line, name), name};

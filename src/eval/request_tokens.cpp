@@ -81,7 +81,9 @@ std::vector<int32_t> RequestEncoder::encode_text(std::string_view text, bool wit
 
 // The model reads all tokens but the last.
 TokenRequest RequestEncoder::fit(std::vector<int32_t> context, std::vector<int32_t> continuation) const {
-  ATHANOR_CHECK_DATA(!continuation.empty(), "its continuation has no tokens: they are part of those of the context");
+  ATHANOR_CHECK_DATA(!continuation.empty(),
+                     "its continuation adds no tokens, since they merge with the last ones of its context; "
+                     "separate the two by a space or a line break (target_delimiter)");
   ATHANOR_CHECK_DATA(std::ssize(continuation) <= max_length_,
                      "its continuation has {} tokens, and the model reads at most {}", continuation.size(),
                      max_length_);

@@ -1,6 +1,8 @@
 #include "eval/results_file.h"
 
+#include <algorithm>
 #include <chrono>
+#include <set>
 
 #include "base/build_info.h"
 #include "base/error.h"
@@ -14,32 +16,33 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-// What an evaluation writes is none of what it depends on, wherever it lies.
-bool is_written_here(const fs::path& file) {
-  const std::string path = file.string();
-  return path.ends_with(".unfinished") || path.find(".samples/") != std::string::npos;
+// The files of a model's folder that decide its answers. Other files may lie in it, results among them.
+bool is_of_model(const fs::path& file) {
+  static const std::set<std::string> kNames = {"config.json", "model.safetensors.index.json", "tokenizer.json",
+                                               "tokenizer_config.json", "special_tokens_map.json"};
+  return kNames.contains(file.filename().string()) || file.extension() == ".safetensors" ||
+         file.extension() == ".model";
 }
 
-// Names, sizes and times of the files in a folder, also behind links: a changed file has another time.
-Json file_list(const fs::path& folder, const fs::path& out) {
-  std::vector<std::string> files;
-  std::error_code ignored;
-  for (const auto& entry :
-       fs::recursive_directory_iterator(folder, fs::directory_options::follow_directory_symlink, ignored)) {
-    if (!entry.is_regular_file(ignored) || is_written_here(entry.path())) continue;
-    if (!out.empty() && fs::equivalent(entry.path(), out, ignored)) continue;
-    files.push_back(fmt::format("{} {} {}", entry.path().lexically_relative(folder).string(), entry.file_size(ignored),
-                                entry.last_write_time(ignored).time_since_epoch().count()));
-  }
+// Names, sizes and times of files, of a link those of its target: a changed file has another time.
+Json describe_files(std::vector<fs::path> files, const fs::path& folder) {
   std::ranges::sort(files);
-  return files;
+  Json described = Json::array();
+  std::error_code ignored;
+  for (const fs::path& file : files)
+    described.push_back(fmt::format("{} {} {}", file.lexically_relative(folder).string(), fs::file_size(file, ignored),
+                                    fs::last_write_time(file, ignored).time_since_epoch().count()));
+  return described;
 }
 
 // A checkpoint's manifest has the hashes of all its pieces.
-Json identity_of(const ModelSource& source, const fs::path& out) {
+Json identity_of(const ModelSource& source) {
   const fs::path manifest = source.folder / "manifest.json";
   if (fs::exists(manifest)) return {{"manifest", hash_file(manifest)}};
-  return {{"folder", fs::weakly_canonical(source.folder).string()}, {"files", file_list(source.folder, out)}};
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(source.folder))
+    if (is_of_model(entry.path())) files.push_back(entry.path());
+  return {{"folder", fs::weakly_canonical(source.folder).string()}, {"files", describe_files(files, source.folder)}};
 }
 
 Json selection_json(const EvaluationSettings& settings) {
@@ -78,10 +81,10 @@ bool has_shape(const Json& results) {
 }  // namespace
 
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
-                                const EvaluationSettings& settings, const fs::path& out) {
-  Json what{{"model", identity_of(source, out)},
+                                const EvaluationSettings& settings) {
+  Json what{{"model", identity_of(source)},
             {"settings", selection_json(settings)},
-            {"rows", file_list(settings.selection.data, out)},
+            {"rows", describe_files(tasks.row_files(), settings.selection.data)},
             {"version", build_info().version}};
   for (int64_t t = 0; t < tasks.num_tasks(); ++t)
     what["tasks"].push_back({tasks.config(t).keys, tasks.num_fewshot(t), tasks.num_documents(t), tasks.stride(t)});
@@ -125,11 +128,16 @@ Json results_document(Json results, const EvaluatedModel& model, const Evaluatio
 Json read_results(const fs::path& file) {
   ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{} is no file; name one that athanor eval or lm_eval has written",
                      file.string());
-  const Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  ATHANOR_CHECK_DATA(has_shape(results),
+  auto results = find_results(file);
+  ATHANOR_CHECK_DATA(results,
                      "{} has no results of an evaluation; name a file that athanor eval or lm_eval has written",
                      file.string());
-  return results;
+  return *std::move(results);
+}
+
+std::optional<Json> find_results(const fs::path& file) {
+  Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  return has_shape(results) ? std::optional(std::move(results)) : std::nullopt;
 }
 
 }  // namespace athanor

@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,10 +21,10 @@ struct EvaluationSettings {
   int data_ranks = 1;  ///< for the record: no bit depends on it
 };
 
-/// Returns a hash of what the answers depend on: the model's files, the task files and rows, the settings.
-/// @param out  the file for the results, which does not count if it lies among rows or weights; may be empty.
+/// Returns a hash of what the answers depend on: the model's files, the task files, the files of rows that the tasks
+/// read, the settings. Other files in the same folders do not count.
 std::string evaluation_identity(const ModelSource& source, const tasks::TaskSet& tasks,
-                                const EvaluationSettings& settings, const std::filesystem::path& out = {});
+                                const EvaluationSettings& settings);
 
 /// The model, as the results describe it.
 struct EvaluatedModel {
@@ -41,5 +42,7 @@ nlohmann::ordered_json results_document(nlohmann::ordered_json results, const Ev
 
 /// Returns the results in a file, of this program or of lm_eval. @throws DataError if it is none; IoError.
 nlohmann::ordered_json read_results(const std::filesystem::path& file);
+/// The same of a file that may hold something else: nothing then. @throws IoError.
+std::optional<nlohmann::ordered_json> find_results(const std::filesystem::path& file);
 
 }  // namespace athanor

@@ -122,8 +122,9 @@ class TaskStream : public DocumentStream {
     if (next_ == 0) open(task_);
     RawRow raw;
     ATHANOR_ASSERT(reader_.next(raw));
+    Json row = raw.parse();
     try {
-      document = build(task, raw);
+      document = build(task, std::move(row));
     } catch (const DataError& error) {
       fail<DataError>("{}: {}", raw.place, error.what());
     }
@@ -142,8 +143,7 @@ class TaskStream : public DocumentStream {
   }
 
  private:
-  TaskDocument build(const LoadedTask& task, const RawRow& raw) {
-    Json row = raw.parse();
+  TaskDocument build(const LoadedTask& task, Json row) {
     add_fields(task.config.doc, row);
     if (!builder_) builder_.emplace(task.config, row);
     std::vector<Json> examples;
@@ -202,6 +202,15 @@ TaskSet TaskSet::load(const TaskSelection& selection, const std::function<void(i
 
 std::unique_ptr<DocumentStream> TaskSet::documents() const {
   return std::make_unique<TaskStream>(state_->tasks, state_->seed);
+}
+
+std::vector<fs::path> TaskSet::row_files() const {
+  std::set<fs::path> files;
+  for (const auto& task : state_->tasks) {
+    files.insert(task.rows.files.begin(), task.rows.files.end());
+    files.insert(task.examples.rows.files.begin(), task.examples.rows.files.end());
+  }
+  return {files.begin(), files.end()};
 }
 
 int64_t TaskSet::num_tasks() const { return static_cast<int64_t>(state_->tasks.size()); }

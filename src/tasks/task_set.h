@@ -54,6 +54,9 @@ class TaskSet {
   /// outlive the stream.
   std::unique_ptr<DocumentStream> documents() const;
 
+  /// Returns the files with the rows of all tasks and their few-shot examples, each once.
+  std::vector<std::filesystem::path> row_files() const;
+
   int64_t num_tasks() const;
   int64_t num_documents() const;                    ///< the sum over all tasks, with the limit
   int64_t num_documents(int64_t task) const;        ///< with the limit

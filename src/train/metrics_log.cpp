@@ -84,6 +84,14 @@ void MetricsLog::write(const StepMetrics& metrics) {
   });
 }
 
+void MetricsLog::write_start(const EvaluationScores& scores) {
+  if (!wants_tensorboard_) return;
+  attempt([&] {
+    if (!events_) open_events(1);
+    write_scores(*events_, scores, 0);
+  });
+}
+
 void MetricsLog::attempt(const std::function<void()>& write) {
   try {
     write();

@@ -112,6 +112,10 @@ class Run {
     if (early.stop()) return end_stopped(early);
     if (is_complete()) saves_.write_missing_model();
     if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
+    if (!is_complete() && gate_.is_due_on_start()) {
+      const EvaluationScores scores = gate_.evaluate();
+      if (metrics_) metrics_->write_start(scores);
+    }
     while (!is_complete()) {
       if (batches_.must_enter()) enter_stage();
       at_.set_step(state_->position.step + 1);
@@ -129,7 +133,7 @@ class Run {
       if (due(state_->position.step, config.train.validation_interval) ||
           (is_complete() && config.train.validation_interval > 0))
         validate(*metrics);
-      if (gate_.is_due(is_complete()) && !asked.stop()) evaluate(*metrics);
+      if (gate_.is_due(is_complete()) && !asked.stop()) metrics->evaluation = evaluate();
       show(*metrics);
       const bool ends = is_complete() || asked.stop() || gate_.stops();
       const bool has_checkpoints = !config.checkpoint.interval.is_off();
@@ -288,12 +292,13 @@ class Run {
     }
   }
 
-  void evaluate(StepMetrics& metrics) {
+  EvaluationScores evaluate() {
     at::set_num_threads(threads_.kept());
     try {
-      gate_.evaluate(metrics);
+      return gate_.evaluate();
     } catch (const UnreadableData& failure) {  // on all ranks, as in validate()
       unreadable_ = failure;
+      return {};
     }
   }
 

@@ -25,14 +25,18 @@ bool RunGate::is_due(bool is_last) const {
   return evaluation_ && (is_last || state_.position.step % state_.run_config.eval.interval == 0);
 }
 
-void RunGate::evaluate(StepMetrics& metrics) {
+bool RunGate::is_due_on_start() const {
+  return evaluation_ && state_.run_config.eval.on_start && state_.position.step == 0;
+}
+
+EvaluationScores RunGate::evaluate() {
   at_.enter("evaluate", board::Phase::kEvaluate);
   EvaluationReport report =
       evaluation_->evaluate(state_, earlier_, [this] { return signals_.stop_signal().has_value(); });
   tell(report);
   stops_ = !broadcast_text(state_.model.mesh.world().all(), reason_).empty();
   if (!report.was_interrupted) earlier_.push_back(report.scores);
-  metrics.evaluation = std::move(report.scores);
+  return report.scores;
 }
 
 void RunGate::tell(const EvaluationReport& report) {
@@ -51,6 +55,7 @@ void RunGate::tell(const EvaluationReport& report) {
                               {"settings", evaluation_settings(state_.run_config.eval)},
                               {"results", scores_to_json(report.scores)}};
   saves_.tell("evaluation", std::move(more));
+  if (step == 0) return;  // a run does not stop before it has begun
   for (const BrokenRule& rule : report.rules) tell(rule);
 }
 

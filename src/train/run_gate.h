@@ -1,6 +1,6 @@
 #pragma once
-// Evaluation as a gate of a run: the model is evaluated every eval.interval steps and after the last one, and rules on
-// its scores warn or stop the run (docs/evaluation-gate.md).
+// Evaluation as a gate of a run: the model is evaluated every eval.interval steps and after the last one, if asked also
+// before the first one, and rules on its scores warn or stop the run (docs/evaluation-gate.md).
 
 #include <optional>
 #include <string>
@@ -23,9 +23,12 @@ class RunGate {
   /// Returns whether the step that was done last is to be evaluated; the same on all ranks.
   /// @param is_last  the run is complete.
   bool is_due(bool is_last) const;
-  /// Evaluates the model, tells log and history, and sets the scores of `metrics`. Collective over the world.
+  /// Returns whether the model is to be evaluated before the first step; the same on all ranks.
+  bool is_due_on_start() const;
+  /// Evaluates the model, and tells log and history. At step 0 no rule is applied. Collective over the world.
+  /// @return the scores, on the first rank; none if a signal ended the evaluation.
   /// @throws UnreadableData on all ranks if the first one cannot read its rows.
-  void evaluate(StepMetrics& metrics);
+  EvaluationScores evaluate();
 
   /// Returns whether a rule of eval.stop_if held in the last evaluation; the same on all ranks.
   bool stops() const { return stops_; }

@@ -105,6 +105,14 @@ namespace {
 
 using Tagged = std::vector<std::pair<std::string, double>>;
 
+Tagged tagged_scores(const EvaluationScores& scores) {
+  Tagged tagged;
+  for (const auto& [task, metrics] : scores) {
+    for (const auto& [metric, score] : metrics) tagged.emplace_back("eval/" + task + "/" + metric, score.value);
+  }
+  return tagged;
+}
+
 void add_ranks(const StepMetrics& m, Tagged& tagged) {
   if (m.rank_norms) {
     const auto& norms = *m.rank_norms;
@@ -168,6 +176,10 @@ std::vector<Hyperparameter> hyperparameters_of(const RunConfig& config) {
   return shown;
 }
 
+void write_scores(TensorBoardWriter& writer, const EvaluationScores& scores, int64_t step) {
+  writer.scalars(tagged_scores(scores), step);
+}
+
 void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   constexpr double kGiB = 1024.0 * 1024 * 1024;
   Tagged tagged = {
@@ -199,9 +211,7 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   add_ranks(m, tagged);
   if (m.validation_loss) tagged.emplace_back("loss/validation", *m.validation_loss);
   for (const auto& [source, loss] : m.validation_losses) tagged.emplace_back("loss/validation/" + source, loss);
-  for (const auto& [task, metrics] : m.evaluation) {
-    for (const auto& [metric, score] : metrics) tagged.emplace_back("eval/" + task + "/" + metric, score.value);
-  }
+  for (const auto& each : tagged_scores(m.evaluation)) tagged.push_back(each);
   for (const auto& [source, tokens] : m.tokens_drawn)
     tagged.emplace_back("data/tokens_drawn/" + source, static_cast<double>(tokens));
   if (!m.routers.empty()) {  // a dense model has no router

@@ -50,6 +50,9 @@ class TensorBoardWriter {
   AppendFile file_;
 };
 
+/// Writes the scores of an evaluation, as eval/TASK/METRIC.
+void write_scores(TensorBoardWriter& writer, const EvaluationScores& scores, int64_t step);
+
 /// Writes the metrics of a step, in groups: loss/, eval/, optimizer/, data/ (tokens), router/, layers/, ranks/,
 /// communication/ (10^6 bytes, seconds), throughput/, time/ (seconds), memory/ (GiB); and the histograms of layers, if
 /// there are any.

@@ -57,11 +57,11 @@ def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
     assert out.read_text() != "mine"
 
 
-@pytest.mark.parametrize("words", [["data", "info"], ["data", "verify"]])
+@pytest.mark.parametrize("words", [["data", "info", "DATA"], ["data", "verify", "DATA"], ["eval", "--list"], ["config"]], ids=" ".join)
 def test_results_that_cannot_be_written_are_a_failure(athanor, data, words):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [athanor.path, *words, data], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+            [athanor.path, *(data if word == "DATA" else word for word in words)], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
         )
     assert done.returncode == 2
     assert "cannot write to standard output: No space left on device" in done.stderr

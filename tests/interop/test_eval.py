@@ -1,8 +1,7 @@
 """`athanor eval` gives the log-likelihoods, greedy flags and scores of lm_eval with transformers, on exported models.
 
-Both compute in float32. Each must be within float32's bound of the same log-likelihoods in float64, which is measured by disturbing every
-elementary result (rounding.py). Where a document's best two candidates are closer than this bound, either may be the answer: such
-documents are listed, and all others have equal scores.
+Both compute in float32. Each must be within float32's bound of the same log-likelihoods in float64 (float32_peer.py). Documents whose best
+two candidates are closer than this bound are listed, and all others have equal scores.
 """
 import gzip
 import json
@@ -13,14 +12,12 @@ import shutil
 
 import pytest
 import torch
+from float32_peer import Peer, compare, compare_text, requests_of
 from lm_eval_reference import Reference as Tasks
-from rounding import SIGMAS, InDouble, Rounding
 from runs import Run, make_data
 from test_eval_tasks import MADE_UP, made_up
 
 torch.set_num_threads(1)
-SAMPLES = 4
-BATCH = 32
 REAL = {  # task: shots, documents
     "dense": {"arc_easy": (0, 10), "hellaswag": (0, 6), "winogrande": (2, 6), "boolq": (0, 4), "sciq": (1, 5)},
     "sparse": {"arc_easy": (1, 4), "hellaswag": (0, 3), "winogrande": (0, 4)},
@@ -55,65 +52,6 @@ def sparse(athanor, shared, tmp_path_factory):
     return train_and_export(athanor, folder, folder / "data", "olmoe", "model.max_position_embeddings=96", "model.vocab_size=50304")
 
 
-# ---- lm_eval with transformers ------------------------------------------------------------------------------------------
-
-
-class Peer:
-    """lm_eval's model on a folder, and the float64 form of its log-likelihoods with what float32 may do to them."""
-
-    def __init__(self, folder):
-        pytest.importorskip("accelerate")
-        from lm_eval.models.huggingface import HFLM
-        from transformers import AutoModelForCausalLM
-
-        self.lm = HFLM(pretrained=str(folder), dtype="float32", device="cpu", batch_size=8)
-        self.double = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, experts_implementation="eager").eval()
-
-    def encode(self, context, continuation):
-        if context:
-            return self.lm._encode_pair(context, continuation)
-        ids = self.lm.tok_encode(continuation, add_special_tokens=False)
-        return [self.lm.prefix_token_id], ids
-
-    def pairs(self, requests):
-        """(tokens that the model reads, targets) of each request."""
-        for context, continuation in requests:
-            before, after = self.encode(context, continuation)
-            whole = (before + after)[-(self.lm.max_length + 1):]
-            yield whole[:-1], after
-
-    @torch.no_grad()
-    def batch(self, some):
-        longest = max(len(read) for read, _ in some)
-        ids = torch.zeros(len(some), longest, dtype=torch.long)
-        for row, (read, _) in zip(ids, some):
-            row[: len(read)] = torch.tensor(read)
-        hidden = self.double.model(input_ids=ids, use_cache=False).last_hidden_state
-        scored = [hidden[i, len(read) - len(after): len(read)] for i, (read, after) in enumerate(some)]
-        log_p = torch.log_softmax(self.double.lm_head(torch.cat(scored)), -1)
-        targets = torch.tensor([target for _, after in some for target in after])
-        each = log_p.gather(-1, targets[:, None])[:, 0]
-        return [part.sum() for part in each.split([len(after) for _, after in some])]
-
-    def exact(self, requests):
-        """Log-likelihoods in float64, and the standard deviation of a correct float32 result."""
-        pairs = sorted(enumerate(self.pairs(requests)), key=lambda pair: len(pair[1][0]))
-        values, deviations = [0.0] * len(pairs), [0.0] * len(pairs)
-        for begin in range(0, len(pairs), BATCH):
-            indices, some = zip(*pairs[begin: begin + BATCH])
-            with InDouble():
-                value = torch.stack(self.batch(some))
-                errors = []
-                for seed in range(1, SAMPLES + 1):
-                    with Rounding(seed):
-                        errors.append(torch.stack(self.batch(some)) - value)
-            # The typical error of the batch: of one request alone, six draws tell too little.
-            size = torch.stack(errors).pow(2).mean(0).sqrt()
-            for at, v, d in zip(indices, value.tolist(), torch.maximum(size, size.mean()).tolist()):
-                values[at], deviations[at] = v, max(d, 2.0**-24 * abs(v))
-        return values, deviations
-
-
 # ---- The comparison -----------------------------------------------------------------------------------------------------
 
 
@@ -123,45 +61,6 @@ def ours(athanor, model, out, data, tasks, limit, *options):
     for file in sorted(out.with_suffix(".samples").iterdir()):
         samples[file.stem.removeprefix("samples_")] = [json.loads(line) for line in file.read_text().splitlines()]
     return json.loads(out.read_text()), samples
-
-
-def answers(sample):
-    return [(float(log_likelihood), greedy in ("True", True)) for log_likelihood, greedy in sample["filtered_resps"]]
-
-
-def requests_of(samples):
-    return [tuple(arguments) if isinstance(arguments, list) else (arguments["arg_0"], arguments["arg_1"])
-            for sample in samples for arguments in (sample["arguments"] if isinstance(sample["arguments"], list) else sample["arguments"].values())]
-
-
-def near_candidates(values, deviations):
-    """Whether the best two are within the bound of each other."""
-    order = sorted(range(len(values)), key=lambda i: -values[i])
-    return len(order) > 1 and values[order[0]] - values[order[1]] <= 2 * SIGMAS * max(deviations)
-
-
-def compare(peer, mine, theirs):
-    """Compares two lists of samples of one task; returns the documents that float32 does not decide."""
-    undecided = []
-    values, deviations = peer.exact(requests_of(mine))
-    at = 0
-    for left, right in zip(mine, theirs, strict=True):
-        assert left["arguments"] == right["arguments"]
-        count = len(answers(left))
-        value, deviation = values[at: at + count], deviations[at: at + count]
-        at += count
-        for (a, greedy), (b, other_greedy), v, d in zip(answers(left), answers(right), value, deviation, strict=True):
-            assert abs(a - v) <= SIGMAS * d and abs(b - v) <= SIGMAS * d, (left["doc_id"], a - v, b - v, d)
-            if greedy != other_greedy:
-                undecided.append((left["doc_id"], "greedy"))
-        lengths = [len(each) for _, each in requests_of([left])]
-        near = near_candidates(value, deviation) or near_candidates([v / n for v, n in zip(value, lengths)], deviation)
-        metrics = [key for key in left["metrics"] if key in ("acc", "acc_norm")]
-        if near and [left[m] for m in metrics] != [right[m] for m in metrics]:
-            undecided.append((left["doc_id"], "candidates"))
-            continue
-        assert [left[m] for m in metrics] == [right[m] for m in metrics], left["doc_id"]
-    return undecided
 
 
 def plain(samples):
@@ -205,6 +104,13 @@ def test_real_rows_give_the_log_likelihoods_and_scores_of_lm_eval(request, athan
         assert math.isclose(results["results"][name]["acc,none"], sum(scored) / len(scored))
 
 
+def compare_texts(peer, mine, theirs):
+    for left, right in zip(mine, theirs, strict=True):
+        for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte"):
+            assert left[metric][1] == right[metric][1]
+            compare_text(peer, requests_of([left])[0][0], left[metric][0], right[metric][0])
+
+
 def test_made_up_rows_of_every_kind_of_request_give_those_of_lm_eval(athanor, dense, tasks, tmp_path):
     _, folder = dense
     peer = Peer(folder)
@@ -219,10 +125,7 @@ def test_made_up_rows_of_every_kind_of_request_give_those_of_lm_eval(athanor, de
         theirs = theirs_of(tasks, peer, {name: tasks.task({"task": name, **keys}, splits)}, None, 8)
         _, mine = ours(athanor, folder, tmp_path / f"{name}.json", tmp_path, [str(file)], 8)
         if name == "rolling":
-            for left, right in zip(mine[name], theirs[name], strict=True):
-                for metric in ("word_perplexity", "byte_perplexity", "bits_per_byte"):
-                    assert left[metric][1] == right[metric][1]
-                    assert math.isclose(left[metric][0], right[metric][0], rel_tol=2e-6)
+            compare_texts(peer, mine[name], theirs[name])
         else:
             compare(peer, mine[name], theirs[name])
 
@@ -258,9 +161,7 @@ def test_a_tokenizer_that_begins_texts_with_a_token_does_so_where_lm_eval_does(a
         file.write_text(json.dumps({"task": name, **keys, "athanor": {"data": "rows"}}))
         theirs = theirs_of(tasks, peer, {name: tasks.task({"task": name, **keys}, splits)}, None, 6)
         _, mine = ours(athanor, folder, tmp_path / f"{name}.json", tmp_path, [str(file)], 6)
-        for left, right in zip(mine[name], theirs[name], strict=True):
-            if name == "rolling":
-                assert math.isclose(left["bits_per_byte"][0], right["bits_per_byte"][0], rel_tol=2e-6)
-                continue
-            for (a, greedy), (b, other) in zip(answers(left), answers(right), strict=True):
-                assert math.isclose(a, b, rel_tol=2e-6, abs_tol=2e-6) and greedy == other
+        if name == "rolling":
+            compare_texts(peer, mine[name], theirs[name])
+        else:
+            compare(peer, mine[name], theirs[name])

@@ -77,6 +77,30 @@ def test_results_are_in_metrics_events_tensorboard_and_the_log(pair):
     assert "step 4: evaluated 46 documents" in run.said and "chance" in run.said and "0.2500" in run.said
 
 
+def test_an_evaluation_before_the_first_step_gives_the_scores_that_training_starts_from(athanor, data, gate, pair, tmp_path):
+    run = Run(athanor, tmp_path, data, "olmoe")
+    words = ["train.dtype=float32", "checkpoint.keep=9", "checkpoint.interval=2", *gate, "eval.on_start=true"]
+    # The rules hold at step 0, where there is nothing to stop yet.
+    run.train(*words, rules("texts > 2 after 5 steps"), rules("texts > previous + 1e9", "texts > 2", of="warn_if"), check=False)
+    plain = pair[0].numbers()
+    assert run.numbers() == plain[: len(run.numbers())], "the training has the bits that it has without evaluations"
+    assert [event["step"] for event in events(run, "evaluation")] == [0, 4, 8]
+    assert [event["step"] for event in events(run, "rule") if event["rule"] == "texts > 2"] == [4, 8]
+    first = json.loads((run.folder / "evals" / "step-00000000.json").read_text())
+    assert (first["athanor"]["step"], first["athanor"]["tokens"]) == (0, 0)
+    scores = events(run, "evaluation")[0]["results"]
+    assert first["results"]["texts"]["word_perplexity,none"] == scores["texts"]["word_perplexity"]["value"]
+    assert scores["texts"]["word_perplexity"] != events(run, "evaluation")[1]["results"]["texts"]["word_perplexity"]
+    board = EventAccumulator(str(run.folder / "tensorboard"))
+    board.Reload()
+    assert [each.step for each in board.Scalars("eval/texts/word_perplexity")] == [0, 4, 8]
+    assert [line["step"] for line in run.metrics()] == list(range(1, 9))
+    before = (run.folder / "evals" / "step-00000000.json").read_bytes()
+    run.train(*words, "train.steps=9", "eval.interval=1")  # continues, and does not evaluate its start again
+    assert [event["step"] for event in events(run, "evaluation")] == [0, 4, 8, 9]
+    assert (run.folder / "evals" / "step-00000000.json").read_bytes() == before
+
+
 def test_a_rule_that_warns_does_so_once_for_each_evaluation(pair):
     _, run = pair
     assert run.said.count('the rule eval.warn_if "texts > 2" holds: texts word_perplexity is') == 2
@@ -140,6 +164,7 @@ WRONG = {
     "a chance that is not known": ([rules("texts > chance")], "the chance of texts word_perplexity is not known"),
     "no rows": (["eval.data=nowhere"], "nowhere"),
     "no tasks": (["eval.tasks=[]"], "eval.interval (4) needs eval.tasks"),
+    "a start without an interval": (["eval.interval=0", "eval.on_start=true"], "eval.on_start needs eval.interval"),
     "a broken limit": (["eval.limit=1.5"], "eval.limit: expected a whole number, or a share below 1"),
 }
 
