@@ -75,7 +75,8 @@ RequestEncoder::RequestEncoder(const Tokenizer& tokenizer, const fs::path& token
 
 std::vector<int32_t> RequestEncoder::encode_text(std::string_view text, bool with_special_tokens) const {
   std::vector<uint32_t> ids = tokenizer_.encode(text);
-  if (with_special_tokens && !text.starts_with(prefix_text_)) ids = around_.around(ids);
+  const bool has_them = !prefix_text_.empty() && text.starts_with(prefix_text_);
+  if (with_special_tokens && !has_them) ids = around_.around(ids);
   return {ids.begin(), ids.end()};
 }
 

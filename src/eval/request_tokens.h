@@ -50,7 +50,7 @@ class RequestEncoder {
   const Tokenizer& tokenizer_;
   SequenceTemplate around_;
   uint32_t prefix_ = 0;
-  std::string prefix_text_;
+  std::string prefix_text_;  // empty: no text can have it, as with SentencePiece
   int64_t max_length_;
 };
 

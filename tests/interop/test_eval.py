@@ -4,6 +4,7 @@ Both compute in float32. Each must be within float32's bound of the same log-lik
 two candidates are closer than this bound are listed, and all others have equal scores.
 """
 import gzip
+import io
 import json
 import math
 import os
@@ -11,8 +12,10 @@ import random
 import shutil
 
 import pytest
+import sentencepiece
 import torch
 from float32_peer import Peer, compare, compare_text, requests_of
+from greedy import make_model
 from lm_eval_reference import Reference as Tasks
 from runs import Run, make_data
 from test_eval_tasks import MADE_UP, made_up
@@ -165,3 +168,44 @@ def test_a_tokenizer_that_begins_texts_with_a_token_does_so_where_lm_eval_does(a
             compare_texts(peer, mine[name], theirs[name])
         else:
             compare(peer, mine[name], theirs[name])
+
+
+def with_sentencepiece(folder, texts):
+    """A Llama with a SentencePiece model of BPE, as the first Llamas have: bytes in place of unknown characters, a first token."""
+    from transformers import AutoConfig, AutoModelForCausalLM
+
+    model = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts), model_writer=model, model_type="bpe", vocab_size=500, byte_fallback=True, hard_vocab_limit=False,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2, num_threads=1)
+    torch.manual_seed(5)
+    config = AutoConfig.for_model("llama", hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=24,
+                                  vocab_size=500, max_position_embeddings=288, bos_token_id=1, eos_token_id=2, initializer_range=0.2)
+    AutoModelForCausalLM.from_config(config).save_pretrained(folder)
+    (folder / "tokenizer.model").write_bytes(model.getvalue())
+    (folder / "tokenizer_config.json").write_text(json.dumps({
+        "tokenizer_class": "LlamaTokenizer", "bos_token": "<s>", "eos_token": "</s>", "unk_token": "<unk>", "add_bos_token": True, "legacy": False}))
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "sentencepiece"])
+def test_models_of_transformers_give_those_of_lm_eval(athanor, tasks, tmp_path, kind):
+    draw = random.Random(4)
+    splits = {split: made_up(draw, 20) for split in ("train", "validation", "test")}
+    texts = [value for row in splits["train"] * 5 for value in row.values() if isinstance(value, str)]
+    if kind == "sentencepiece":
+        folder = with_sentencepiece(tmp_path / "hf", texts)
+    else:
+        folder = make_model(tmp_path / "hf", kind)
+        settings = folder / "tokenizer_config.json"  # lm_eval needs a token for an empty context
+        settings.write_text(json.dumps(json.loads(settings.read_text()) | {"eos_token": "<|end_of_text|>"}))
+    peer = Peer(folder)
+    for split, rows in splits.items():
+        (tmp_path / f"rows_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for name in ("described", "mutual"):
+        keys = dict(MADE_UP[name])
+        file = tmp_path / f"{name}.yaml"
+        file.write_text(json.dumps({"task": name, **keys, "athanor": {"data": "rows"}}))
+        theirs = theirs_of(tasks, peer, {name: tasks.task({"task": name, **keys}, splits)}, None, 6)
+        _, mine = ours(athanor, folder, tmp_path / f"{name}.json", tmp_path, [str(file)], 6)
+        compare(peer, mine[name], theirs[name])

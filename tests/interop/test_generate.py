@@ -124,6 +124,18 @@ def test_the_first_text_is_shown_as_it_comes_and_later_ones_are_held_back(athano
     assert len(pieces) > 10
 
 
+def test_a_wrong_prompt_in_a_pipe_loses_no_answer_to_those_before_it(athanor, llama):
+    done = athanor.run("generate", llama, "--prompts", "-", "--max-new-tokens", COUNT, *GREEDY, input=f"{PROMPTS[0]}\n{PROMPTS[1]}\n\nmore\n", check=False)
+    assert done.returncode == 2 and "standard input line 3 is empty" in done.stderr
+    assert [json.loads(line)["prompt"] for line in done.stdout.splitlines()] == PROMPTS[:2]
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_prompt(athanor, llama, prompts):
+    expected = generate(athanor, llama, "--prompts", prompts, *GREEDY).stdout
+    prompts.write_text("\ufeff" + prompts.read_text(encoding="utf-8"), encoding="utf-8")
+    assert generate(athanor, llama, "--prompts", prompts, *GREEDY).stdout == expected
+
+
 def test_memory_does_not_grow_with_the_number_of_prompts(athanor, llama, tmp_path):
     peaks = []
     for count in (40, 4000):
