@@ -202,7 +202,8 @@ def test_models_of_transformers_give_those_of_lm_eval(athanor, tasks, tmp_path, 
     peer = Peer(folder)
     for split, rows in splits.items():
         (tmp_path / f"rows_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    for name in ("described", "mutual"):
+    # `transformers` reads a continuation without context that begins with a space in another way than SentencePiece.
+    for name in ("described", "inputs" if kind == "sentencepiece" else "mutual"):
         keys = dict(MADE_UP[name])
         file = tmp_path / f"{name}.yaml"
         file.write_text(json.dumps({"task": name, **keys, "athanor": {"data": "rows"}}))
