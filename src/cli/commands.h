@@ -13,6 +13,7 @@ void add_data_command(CLI::App& app);
 void add_config_command(CLI::App& app);
 void add_train_command(CLI::App& app);
 void add_plot_command(CLI::App& app);
+void add_report_command(CLI::App& app);
 void add_status_command(CLI::App& app);
 void add_classify_command(CLI::App& app);
 void add_launch_command(CLI::App& app);

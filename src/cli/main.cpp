@@ -68,6 +68,7 @@ int run(int argc, char** argv) {
   athanor::add_launch_command(app);
   athanor::add_yeet_command(app);
   athanor::add_plot_command(app);
+  athanor::add_report_command(app);
   athanor::add_status_command(app);
   athanor::add_classify_command(app);
   athanor::add_checkpoint_command(app);

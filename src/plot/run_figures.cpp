@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "plot/run_name.h"
 #include "plot/step_table.h"
+#include "plot/worked_time.h"
 
 namespace athanor {
 namespace {
@@ -59,25 +60,12 @@ std::vector<std::string> fields_of_axis(PlotAxis axis) {
   return {"step"};
 }
 
-// Returns the seconds that the run had worked at each step; between two attempts only the first step counts.
-std::vector<double> worked_seconds(const StepTable& table) {
-  const auto &time = table.columns[0], &attempt = table.columns[1], &step_s = table.columns[2];
-  std::vector<double> worked;
-  double sum = 0;
-  for (size_t i = 0; i < time.size(); ++i) {
-    const bool begins = i == 0 || attempt[i] != attempt[i - 1];
-    const double since = begins ? step_s[i] : time[i] - time[i - 1];
-    if (std::isfinite(since)) sum += std::max(0.0, since);
-    worked.push_back(sum);
-  }
-  return worked;
-}
-
 std::vector<double> x_values(const StepTable& table, PlotAxis axis, const std::string& run) {
   const bool known = std::ranges::any_of(table.columns[0], [](double value) { return std::isfinite(value); });
   ATHANOR_CHECK(known || table.steps.empty(), "no step of {} has the number {}, which --x {} needs; choose another --x",
                 run, fields_of_axis(axis)[0], axis == PlotAxis::kTime ? "time" : "tokens");
-  return axis == PlotAxis::kTime ? worked_seconds(table) : table.columns[0];
+  return axis == PlotAxis::kTime ? worked_seconds(table.columns[0], table.columns[1], table.columns[2])
+                                 : table.columns[0];
 }
 
 struct TimeUnit {

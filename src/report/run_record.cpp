@@ -1,0 +1,146 @@
+#include "report/run_record.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file_reader.h"
+#include "base/files.h"
+#include "base/log.h"
+#include "plot/evals_folder.h"
+#include "plot/run_name.h"
+#include "plot/step_table.h"
+#include "plot/worked_time.h"
+
+namespace athanor {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kFields[] = {"tokens_seen",
+                                   "time",
+                                   "attempt",
+                                   "step_s",
+                                   "loss",
+                                   "validation_loss",
+                                   "lr",
+                                   "grad_norm",
+                                   "changed_share",
+                                   "aux_loss",
+                                   "router_entropy",
+                                   "tps",
+                                   "mfu",
+                                   "tflops",
+                                   "data_s",
+                                   "watch_s",
+                                   "forward_s",
+                                   "backward_s",
+                                   "optimizer_s",
+                                   "forward_comm_s",
+                                   "backward_comm_s",
+                                   "forward_compute_s",
+                                   "backward_compute_s",
+                                   "memory_bytes",
+                                   "peak_memory_bytes",
+                                   "device_memory_bytes",
+                                   "peak_device_memory_bytes"};
+constexpr size_t kMostLayers = 1024, kMostSources = 64;
+
+// The last whole line of a file that is JSON; nothing if there is none among its last bytes.
+Json last_line_of(const fs::path& file) {
+  constexpr uint64_t kEnd = uint64_t{4} << 20;
+  const FileReader reader(file);
+  const uint64_t begin = reader.size() > kEnd ? reader.size() - kEnd : 0;
+  std::string text(reader.size() - begin, '\0');
+  text.resize(reader.read_up_to(begin, text.data(), text.size()));
+  for (size_t end = text.rfind('\n'); end != text.npos && end > 0;) {
+    const size_t before = text.rfind('\n', end - 1);
+    const size_t first = before == text.npos ? 0 : before + 1;
+    Json line = Json::parse(text.substr(first, end - first), nullptr, /*allow_exceptions=*/false);
+    if (line.is_object()) return line;
+    if (before == text.npos) break;
+    end = before;
+  }
+  return Json::object();
+}
+
+StepRecord read_steps(const fs::path& metrics) {
+  StepRecord record;
+  const Json last = last_line_of(metrics);
+  std::vector<std::string> names(std::begin(kFields), std::end(kFields));
+  if (const auto drawn = last.find("tokens_drawn"); drawn != last.end() && drawn->is_object()) {
+    for (const auto& [source, tokens] : drawn->items())
+      if (record.sources.size() < kMostSources) record.sources.push_back(source);
+  }
+  for (const std::string& source : record.sources) names.push_back("tokens_drawn." + source);
+  if (const auto loads = last.find("expert_load_max_over_mean"); loads != last.end() && loads->is_array())
+    record.num_router_layers = std::min(loads->size(), kMostLayers);
+  for (size_t layer = 0; layer < record.num_router_layers; ++layer)
+    names.push_back(fmt::format("expert_load_max_over_mean.{}", layer));
+  StepTable table = read_step_table(metrics, names);
+  record.num_damaged = table.num_damaged;
+  record.steps = std::move(table.steps);
+  for (size_t i = 0; i < names.size(); ++i) record.fields[names[i]] = std::move(table.columns[i]);
+  record.tokens = record.fields["tokens_seen"];
+  record.seconds = worked_seconds(record.fields["time"], record.fields["attempt"], record.fields["step_s"]);
+  return record;
+}
+
+bool has_ended(const std::vector<RunEvent>& events) { return events.empty() || events.back().kind == "end"; }
+
+}  // namespace
+
+const std::vector<double>& StepRecord::field(const std::string& name) const {
+  const auto found = fields.find(name);
+  if (found != fields.end()) return found->second;
+  missing_.assign(size(), NAN);
+  return missing_;
+}
+
+bool StepRecord::has(const std::string& name) const {
+  const auto found = fields.find(name);
+  return found != fields.end() && std::ranges::any_of(found->second, [](double value) { return std::isfinite(value); });
+}
+
+RunRecord read_run_record(const std::string& given) {
+  RunRecord run;
+  run.name = name_of_run(given);
+  const fs::path path = given;
+  ATHANOR_CHECK(with_io_errors([&] { return fs::exists(path); }),
+                "{} does not exist; name the folder of a run (train.run_dir)", given);
+  const bool is_folder = fs::is_directory(path);
+  const fs::path metrics = is_folder ? path / "metrics.jsonl" : path;
+  ATHANOR_CHECK(fs::exists(metrics),
+                "{} has no metrics.jsonl: it is no run folder, or its run has done no step yet; name a run folder, or "
+                "wait for its first step",
+                given);
+  run.steps = read_steps(metrics);
+  ATHANOR_CHECK(run.steps.size() > 0 || run.steps.num_damaged == 0,
+                "{} is no file of metrics: none of its {} lines is the JSON of a step", metrics.string(),
+                run.steps.num_damaged);
+  ATHANOR_CHECK(run.steps.size() > 0,
+                "{} has no whole line yet: no step of its run is complete; wait for the first one", metrics.string());
+  if (run.steps.num_damaged > 0)
+    log::warn("{} lines of {} are not the JSON of a step and are left out", run.steps.num_damaged, metrics.string());
+  if (!is_folder) return run;
+  run.folder = path;
+  run.settings = read_run_settings(path / "config.toml");
+  run.events = read_run_events(path / "events.jsonl");
+  run.is_running = !has_ended(run.events);
+  run.evaluations.name = run.name;
+  std::error_code ignored;
+  if (fs::is_directory(path / "evals", ignored) && !fs::is_empty(path / "evals", ignored)) {
+    try {
+      for (RunResults& results : read_evaluations({given})) run.evaluations = std::move(results);
+    } catch (const ConfigError& error) {  // files of other kinds
+      log::warn("{}", error.what());
+    }
+  }
+  return run;
+}
+
+}  // namespace athanor

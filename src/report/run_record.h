@@ -1,0 +1,50 @@
+#pragma once
+// What a report reads of a run: its configuration, its steps and what happened to it.
+
+#include <cstddef>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "plot/score_history.h"
+#include "report/run_events.h"
+#include "report/run_settings.h"
+
+namespace athanor {
+
+/// The steps of a run. All lists have a value for each step; NaN where it is missing, infinity where it was not finite.
+struct StepRecord {
+  std::vector<double> steps;
+  std::vector<double> tokens;   ///< seen after the step
+  std::vector<double> seconds;  ///< worked until the end of the step, without the time between attempts
+  std::map<std::string, std::vector<double>> fields;  ///< by the name in metrics.jsonl; members with dots
+  std::vector<std::string> sources;                   ///< the members of tokens_drawn
+  size_t num_router_layers = 0;
+  size_t num_damaged = 0;  ///< lines that are no step
+
+  size_t size() const { return steps.size(); }
+  /// Returns a field; of one that no step has, NaN for every step.
+  const std::vector<double>& field(const std::string& name) const;
+  /// Returns whether any step has a finite value of the field.
+  bool has(const std::string& name) const;
+
+ private:
+  mutable std::vector<double> missing_;
+};
+
+struct RunRecord {
+  std::string name;              ///< as it was given
+  std::filesystem::path folder;  ///< empty if a file of metrics was given
+  RunSettings settings;
+  StepRecord steps;
+  std::vector<RunEvent> events;
+  RunResults evaluations;   ///< without results if the run has none
+  bool is_running = false;  ///< its last event is no end
+};
+
+/// Reads a run folder or a file such as RUN/metrics-003.jsonl, also while the run writes it.
+/// @throws ConfigError if it is neither, or has no step yet; IoError if a file cannot be read.
+RunRecord read_run_record(const std::string& given);
+
+}  // namespace athanor
