@@ -100,6 +100,7 @@ std::string format_step_line(const StepMetrics& m) {
 std::string to_json_line(const StepMetrics& m) {
   nlohmann::ordered_json line;  // ordered, so that `head` on the file is easy to read; its NaN and infinity are printed
                                 // as null
+  line["schema"] = kMetricsSchema;
   line["step"] = m.step;
   line["loss"] = m.loss;
   if (m.validation_loss) line["validation_loss"] = *m.validation_loss;

@@ -109,6 +109,10 @@ struct StepMetrics {
 /// (here on two lines). It ends with the remaining time (eta) if that is known.
 std::string format_step_line(const StepMetrics& metrics);
 
+/// The version of the fields of metrics.jsonl (docs/metrics.schema.json), which readers of other programs know. It
+/// changes if the meaning or the unit of a field does; fields may be added within a version.
+inline constexpr int kMetricsSchema = 1;
+
 /// Returns the metrics as one JSON object, without a newline.
 std::string to_json_line(const StepMetrics& metrics);
 
