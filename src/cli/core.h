@@ -55,7 +55,7 @@ struct EvalArguments {
   int64_t num_fewshot = -1;                  ///< examples; −1: each task's own number
   int64_t fewshot_seed = 1234;               ///< seed of the examples' choice
   int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
-  int64_t window_tokens = int64_t{1} << 21;  ///< tokens of the requests that are prepared at once
+  int64_t window_tokens = int64_t{1} << 18;  ///< tokens of the requests that are prepared at once
   bool no_truncation = false;                ///< refuse a request that is too long for the model
   bool every = false;                        ///< every checkpoint of each run
   std::string figure;                        ///< with `every`: the file of a picture of the progression; empty: none

@@ -1,12 +1,8 @@
 // athanor plot RUN... draws the curves of runs, or with --evals their scores on tasks: on the terminal, or as an SVG.
 
 #include <fmt/core.h>
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <CLI/CLI.hpp>
 #include <cmath>
-#include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
@@ -17,6 +13,7 @@
 #include "cli/commands.h"
 #include "cli/output_check.h"
 #include "cli/picture_file.h"
+#include "cli/terminal_style.h"
 #include "cli/terminal_width.h"
 #include "cli/whole_number.h"
 #include "plot/evals_folder.h"
@@ -37,36 +34,6 @@ struct PlotArguments {
   std::vector<std::string> tasks;             // with --evals
   std::map<std::string, size_t> times_given;  // how often each option was given whose meaning --evals changes
 };
-
-bool is_set(const char* name) {
-  const char* value = std::getenv(name);
-  return value && *value != '\0';
-}
-
-// The locale names its characters; without one most terminals show UTF-8.
-bool shows_unicode() {
-  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
-    if (!is_set(name)) continue;
-    const std::string locale = std::getenv(name);
-    return locale.find("UTF-8") != locale.npos || locale.find("utf8") != locale.npos;
-  }
-  return true;
-}
-
-TerminalStyle style_of_terminal(size_t num_runs) {
-  TerminalStyle style;
-  struct winsize size {};
-  if (::isatty(STDOUT_FILENO) != 1) return {.braille = false, .colours = false};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 && size.ws_row > 0) {
-    style.columns = size.ws_col;
-    style.rows = size.ws_row;
-  }
-  const char* terminal = std::getenv("TERM");
-  style.colours = !is_set("NO_COLOR") && terminal && std::string(terminal) != "dumb";
-  // Without colours, only letters distinguish several curves.
-  style.braille = shows_unicode() && (style.colours || num_runs == 1);
-  return style;
-}
 
 // "NAME=VALUE"; the name may contain "=".
 Level parse_level(const std::string& text) {

@@ -23,6 +23,7 @@
 #include "board/run_status.h"
 #include "board/shown_stacks.h"
 #include "cli/commands.h"
+#include "cli/run_progress.h"
 #include "launch/attempts.h"
 
 namespace athanor {
@@ -106,6 +107,7 @@ void ask_for_probe(const std::string& run, bool as_json) {
 }
 
 void show_status(const StatusArguments& arguments) {
+  RunProgress progress(arguments.run);
   const bool redraws = arguments.watch && !arguments.json && ::isatty(STDOUT_FILENO) == 1;
   const fs::path attempts = fs::path(arguments.run) / "attempts";
   while (true) {
@@ -120,8 +122,9 @@ void show_status(const StatusArguments& arguments) {
       if (auto history = launch::attempts_json(attempts); !history.empty()) json["attempts"] = std::move(history);
       fmt::print("{}\n", json.dump());
     } else {
-      fmt::print("{}{}{}", board::status_text(arguments.run, status), board::stacks_text(stacks),
-                 launch::attempts_text(attempts));
+      const std::string text =
+          board::status_text(arguments.run, status) + board::stacks_text(stacks) + launch::attempts_text(attempts);
+      fmt::print("{}{}", text, arguments.watch ? progress.text(std::ranges::count(text, '\n')) : "");
     }
     if (!arguments.watch || status.has_ended()) return;
     if (!redraws && !arguments.json) fmt::print("\n");
@@ -137,7 +140,9 @@ void add_status_command(CLI::App& app) {
   auto* command =
       app.add_subcommand("status", "Show what the ranks of a run are doing, and which of them the others wait for");
   command->add_option("RUN", arguments->run, "The run's folder")->required();
-  command->add_flag("--watch", arguments->watch, "Show it again every 2 seconds, until the run has ended");
+  command->add_flag("--watch", arguments->watch,
+                    "Show it again every 2 seconds, with the loss, the loads of experts and the last events, until the "
+                    "run has ended");
   command->add_flag("--json", arguments->json, "Print a JSON object; with --watch, one on each line");
   command->add_flag("--stacks{behind}", arguments->stacks,
                     "Also show the calls and the stacks of the ranks that are behind, or of chosen ones: --stacks=3,7. "

@@ -1,5 +1,6 @@
 #include "eval/evaluation.h"
 
+#include <algorithm>
 #include <cmath>
 #include <exception>
 #include <future>
@@ -154,6 +155,9 @@ void replay(const EvaluationInput& input, tasks::DocumentStream& stream, Progres
     counts.taken_up += 1;
     progress.skip(1);
   }
+  if (counts.taken_up > 0)
+    log::info("{} documents that an earlier call has answered are taken up from {}", counts.taken_up,
+              input.journal->file().string());
 }
 
 // Without room on the disk the evaluation continues, and is not taken up if it is interrupted.
@@ -169,13 +173,40 @@ void keep(const std::vector<Answers>& window, AnswersJournal* journal, bool& may
   fault_point("eval.after_window");
 }
 
-// Scores a window and passes on its answers.
-void finish_window(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options,
+// Scores the batches in rounds, between which an evaluation may end. Returns nothing if it has to.
+std::optional<std::vector<SequenceScore>> score_in_rounds(ModelState& model, const ForestBatches& packed,
+                                                          const EvaluationInput& input, int64_t multiple_of) {
+  if (!input.must_end) return score_forests(model, &packed, multiple_of);
+  constexpr size_t kBatchesOfRank = 4;
+  const Layout& layout = model.mesh.layout();
+  const size_t round = kBatchesOfRank * static_cast<size_t>(layout.data()) * static_cast<size_t>(layout.pipeline());
+  std::vector<SequenceScore> scores(static_cast<size_t>(packed.num_sequences));
+  for (size_t begin = 0; begin < packed.batches.size(); begin += round) {
+    if (input.must_end()) return std::nullopt;
+    const auto first = packed.batches.begin() + static_cast<int64_t>(begin);
+    const auto end = first + static_cast<int64_t>(std::min(round, packed.batches.size() - begin));
+    const ForestBatches some{{first, end}, packed.num_sequences};
+    const auto found = *score_forests(model, &some, multiple_of);
+    for (const TokenForest& batch : some.batches) {
+      for (const auto& member : batch.members) {
+        const auto index = static_cast<size_t>(member.sequence);
+        scores[index] = found[index];
+      }
+    }
+  }
+  return scores;
+}
+
+// Scores a window and passes on its answers. Returns false if the evaluation has to end.
+bool finish_window(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options,
                    const Window& window, bool& may_keep, EvaluationCounts& counts) {
-  const auto answers = answers_of(window, *score_forests(model, &window.packed, options.multiple_of));
+  const auto scores = score_in_rounds(model, window.packed, input, options.multiple_of);
+  if (!scores) return false;
+  const auto answers = answers_of(window, *scores);
   keep(answers, input.journal, may_keep);
   for (size_t d = 0; d < answers.size(); ++d) input.answered(window.documents[d], answers[d]);
   count(window, counts);
+  return true;
 }
 
 // The next window comes from another thread, whose error ends the evaluation between two windows.
@@ -200,10 +231,13 @@ EvaluationCounts lead(ModelState& model, const EvaluationInput& input, const Eva
     return preparation.next();
   });
   while (!window.documents.empty()) {
-    counts.was_interrupted = input.must_end && input.must_end();
-    if (counts.was_interrupted) break;
     auto following = std::async(std::launch::async, [&] { return preparation.next(); });
-    finish_window(model, input, options, window, may_keep, counts);
+    counts.was_interrupted = !finish_window(model, input, options, window, may_keep, counts);
+    if (counts.was_interrupted) {
+      take([&] { return following.get(); });  // its error does not matter any more
+      failure = nullptr;
+      break;
+    }
     progress.add(window.documents.size());
     window = take([&] { return following.get(); });
   }

@@ -171,6 +171,8 @@ EvaluationReport GateEvaluation::Prepared::lead(TrainState& state, const std::ve
   input.worked = [&](int64_t amount) { state.model.mesh.world().note_work(amount); };
   input.must_end = must_end;
   input.shows_progress = false;  // a run has its own line
+  log::info("step {}: evaluating {} documents", state.position.step,
+            format_thousands(static_cast<double>(tasks.num_documents())));
   const EvaluationCounts counts = athanor::evaluate(state.model, input, settings.options);
   EvaluationReport report;
   report.was_interrupted = counts.was_interrupted;

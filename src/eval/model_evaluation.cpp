@@ -112,6 +112,15 @@ void warn_of_truncation(const EvaluationCounts& counts, const tasks::TaskSet& ta
       counts.truncated, counts.requests, encoder.max_length(), tasks.name(counts.truncated_task));
 }
 
+void warn_of_stride(const tasks::TaskSet& tasks, const RequestEncoder& encoder) {
+  for (int64_t t = 0; t < tasks.num_tasks(); ++t)
+    if (tasks.stride(t) >= encoder.max_length())
+      log::warn(
+          "{}: its stride is {} tokens and the model reads {}, so its windows do not overlap; write a task with a "
+          "smaller athanor.stride",
+          tasks.name(t), tasks.stride(t), encoder.max_length());
+}
+
 Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSettings& settings, const fs::path& out,
           const std::string& identity, bool with_samples) {
   const auto began = std::chrono::steady_clock::now();
@@ -120,6 +129,8 @@ Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSetti
   tasks::TaskScores scores(tasks);
   std::optional<AnswersJournal> journal;
   std::optional<Samples> samples;
+  warn_of_stride(tasks, encoder);
+  if (out.empty()) log::info("without --out the results are printed only, and an interrupted evaluation begins again");
   if (!out.empty()) {
     fs::create_directories(fs::absolute(out).parent_path());
     journal.emplace(out.string() + ".unfinished", identity);

@@ -98,11 +98,11 @@ RunResults read_place(const std::string& given, const fs::path& place) {
   } else if (auto results = read_checkpoint_results(place)) {
     run.results.push_back(std::move(*results));
   }
-  ATHANOR_CHECK(
-      !run.results.empty(),
-      "{} has no results of a run's checkpoints; evaluate them with `athanor eval RUN --every`, or name a run "
-      "folder, a folder of results, or a file of results",
-      place.string());
+  ATHANOR_CHECK(!run.results.empty(),
+                "{} has no results of a run's checkpoints (those of a folder of transformers have no step); evaluate "
+                "them with `athanor eval RUN --every`, or name a run "
+                "folder, a folder of results, or a file of results",
+                place.string());
   return run;
 }
 

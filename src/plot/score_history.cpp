@@ -89,19 +89,22 @@ class HistoryBuilder {
     std::erase_if(tasks_, [&](const std::string& task) { return !of_task_.contains(task); });
   }
 
-  // The kind of which most runs, then most checkpoints have results; of equal ones the latest.
+  // The kind of which most runs, then most checkpoints have results; of equal ones that of the most documents, then the
+  // latest.
   static std::string chosen_kind(const std::vector<PlacedEntry>& entries) {
     struct Count {
       std::set<size_t> runs;
       std::set<std::pair<size_t, int64_t>> checkpoints;
+      int64_t documents = -1;
       double date = 0;
-      auto rank() const { return std::tuple(runs.size(), checkpoints.size(), date); }
+      auto rank() const { return std::tuple(runs.size(), checkpoints.size(), documents, date); }
     };
     std::map<std::string, Count> counts;
     for (const auto& placed : entries) {
       auto& count = counts[placed.entry.metric + ", " + placed.entry.kind()];
       count.runs.insert(placed.run);
       count.checkpoints.emplace(placed.run, placed.step);
+      count.documents = placed.entry.num_documents;
       count.date = std::max(count.date, placed.date);
     }
     const auto best = std::ranges::max_element(

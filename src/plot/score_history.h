@@ -56,8 +56,8 @@ struct ScoreHistory {
 /// for their mean at the checkpoints that have all of them.
 ///
 /// A column holds results of one kind: with the same number of examples and documents and the same version of the task.
-/// Of several kinds it is the one that most runs have, then most checkpoints; a warning counts the others. Of two
-/// results of a checkpoint the later one counts.
+/// Of several kinds it is the one that most runs have, then most checkpoints, then that of the most documents; a
+/// warning counts the others. Of two results of a checkpoint the later one counts.
 /// @throws ConfigError if no result has the tasks or the metric, with those that there are.
 ScoreHistory make_score_history(const std::vector<RunResults>& runs, const HistoryRequest& request);
 

@@ -7,13 +7,13 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "base/file_reader.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "plot/evals_folder.h"
 #include "plot/run_name.h"
 #include "plot/step_table.h"
 #include "plot/worked_time.h"
+#include "report/last_line.h"
 
 namespace athanor {
 namespace {
@@ -50,27 +50,9 @@ constexpr const char* kFields[] = {"tokens_seen",
                                    "peak_device_memory_bytes"};
 constexpr size_t kMostLayers = 1024, kMostSources = 64;
 
-// The last whole line of a file that is JSON; nothing if there is none among its last bytes.
-Json last_line_of(const fs::path& file) {
-  constexpr uint64_t kEnd = uint64_t{4} << 20;
-  const FileReader reader(file);
-  const uint64_t begin = reader.size() > kEnd ? reader.size() - kEnd : 0;
-  std::string text(reader.size() - begin, '\0');
-  text.resize(reader.read_up_to(begin, text.data(), text.size()));
-  for (size_t end = text.rfind('\n'); end != text.npos && end > 0;) {
-    const size_t before = text.rfind('\n', end - 1);
-    const size_t first = before == text.npos ? 0 : before + 1;
-    Json line = Json::parse(text.substr(first, end - first), nullptr, /*allow_exceptions=*/false);
-    if (line.is_object()) return line;
-    if (before == text.npos) break;
-    end = before;
-  }
-  return Json::object();
-}
-
 StepRecord read_steps(const fs::path& metrics) {
   StepRecord record;
-  const Json last = last_line_of(metrics);
+  const Json last = last_json_line(metrics);
   std::vector<std::string> names(std::begin(kFields), std::end(kFields));
   if (const auto drawn = last.find("tokens_drawn"); drawn != last.end() && drawn->is_object()) {
     for (const auto& [source, tokens] : drawn->items())

@@ -115,6 +115,8 @@ class Run {
     if (!is_complete() && gate_.is_due_on_start()) {
       const EvaluationScores scores = gate_.evaluate();
       if (metrics_) metrics_->write_start(scores);
+      const Requests asked = requests();
+      if (asked.stop()) return end_stopped(asked);  // nothing was learnt: the next attempt begins here again
     }
     while (!is_complete()) {
       if (batches_.must_enter()) enter_stage();

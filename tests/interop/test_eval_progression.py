@@ -141,7 +141,7 @@ def test_what_cannot_be_drawn_is_answered_in_one_line(athanor, place, made_up, t
 
     assert f"{tmp_path}/none does not exist" in plot("--evals", tmp_path / "none")
     (tmp_path / "empty" / "evals").mkdir(parents=True)
-    assert "has no results of a run's checkpoints; evaluate them" in plot("--evals", tmp_path / "empty")
+    assert "has no results of a run's checkpoints (those of a folder of transformers have no step); evaluate them" in plot("--evals", tmp_path / "empty")
     assert 'no result has the metric ac (did you mean "acc"?); there are acc' in plot("--evals", made_up, "--y", "ac")
     assert 'no result has arc_esy (did you mean "arc_easy"?); there are arc_easy, piqa' in plot("--evals", made_up, "--tasks", "arc_esy")
     assert "--smooth is for metrics" in plot("--evals", made_up, "--smooth", "3")

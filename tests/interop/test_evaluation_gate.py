@@ -208,7 +208,7 @@ def events_so_far(run):
 def test_a_signal_ends_an_evaluation_without_a_result(athanor, data, tmp_path):
     gate = write_rows(tmp_path, count=4000)
     run = Run(athanor, tmp_path, data, "llama")
-    words = [*gate, *ENDLESS, "eval.interval=1", "eval.window_tokens=2000"]
+    words = [*gate, *ENDLESS, "eval.interval=1"]
     settings = [part for override in words for part in ("--set", override)]
     process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not (run.folder / "events.jsonl").exists():
@@ -219,3 +219,18 @@ def test_a_signal_ends_an_evaluation_without_a_result(athanor, data, tmp_path):
     assert process.returncode == 143, said
     assert "a signal has ended the evaluation" in said
     assert len(run.checkpoints()) == 1
+
+
+def test_a_signal_during_the_evaluation_before_the_first_step_loses_no_start(athanor, data, tmp_path):
+    gate = write_rows(tmp_path, count=4000)
+    run = Run(athanor, tmp_path, data, "llama")
+    words = [*gate, *ENDLESS, "eval.on_start=true", "eval.interval=100"]
+    settings = [part for override in words for part in ("--set", override)]
+    process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begins = next(line for line in process.stderr if "step 0: evaluating 4,006 documents" in line)
+    process.terminate()
+    said = process.communicate(timeout=60)[1]
+    assert begins and process.returncode == 143 and "a signal has ended the evaluation" in said, said
+    assert run.checkpoints() == [] and not events(run, "evaluation")
+    run.train(*words, "eval.limit=20", "train.steps=1", "optimizer.warmup_steps=1")
+    assert [event["step"] for event in events(run, "evaluation")] == [0, 1]

@@ -256,3 +256,14 @@ def test_files_of_other_versions_and_damaged_ones_show_what_they_have(athanor, t
 def test_a_run_that_is_named_twice_is_shown_once(athanor, runs, tmp_path):
     done = athanor.run("report", runs[0], f"{runs[0]}/", "--out", tmp_path / "page.html")
     assert "is the same run as" in done.stderr and "Compared at the same tokens" not in (tmp_path / "page.html").read_text()
+
+
+def test_status_watch_shows_the_progress_of_a_run(athanor, runs):
+    """Below what its ranks do; of a run that has ended, once."""
+    said = athanor.run("status", runs[0], "--watch").stdout
+    assert f"step {STEPS:,}   loss " in said and "tokens/s   MFU 40.0%" in said
+    assert re.search(r"busiest expert over the mean, by layer: \d{4}   at most 1\.\d+", said)
+    assert "step 1000: skip, the loss is not finite\n" in said and f"step {STEPS}: end, exit code 0, complete\n" in said
+    assert "training loss" in said and "validation loss" in said and "+---" in said.replace("-+", "--")
+    plain = athanor.run("status", runs[0]).stdout
+    assert said.startswith(plain) and "loss" not in plain.replace("the loss is not finite", "")

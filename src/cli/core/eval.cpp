@@ -44,6 +44,8 @@ std::vector<ChosenModel> models_of(const EvalArguments& given) {
     const auto found = find_checkpoints(given.models[i]);
     const size_t before = models.size();
     int64_t last_step = -1;
+    ATHANOR_CHECK(found.empty() || found.front().step >= 0,
+                  "--every shows the checkpoints of runs, and {} has no step; leave --every out", given.models[i]);
     for (auto each = found.rbegin(); each != found.rend(); ++each) {
       if (each->state != CheckpointState::kThere) continue;
       if (each->step == last_step && models.size() > before) models.pop_back();  // the full checkpoint comes last
@@ -142,6 +144,8 @@ int run(const EvalArguments& given, comm::World& world) {
     tasks = tasks::TaskSet::load(settings.selection);
     check_metric(given.metric, *tasks);
     models = models_of(given);
+    if (!given.every)
+      for (const auto& model : models) open_model_source(model.path);  // all are there before hours of work
     place =
         plan_results(given.out, models.size(), given.samples);  // refuses what cannot be written, before hours of work
     place.skips_damaged = given.every;

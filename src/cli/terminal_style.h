@@ -1,0 +1,14 @@
+#pragma once
+// What the terminal of standard output can show.
+
+#include <cstddef>
+
+#include "plot/terminal_picture.h"
+
+namespace athanor {
+
+/// Returns size, colours and characters of the terminal; without one, plain characters of 80 columns.
+/// @param num_curves  without colours, only letters distinguish several.
+TerminalStyle style_of_terminal(size_t num_curves);
+
+}  // namespace athanor
