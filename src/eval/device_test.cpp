@@ -137,7 +137,6 @@ TEST_F(OnDeviceModels, ScoreATextAsOnTheCpu) {
   ASSERT_GE(expected.size(), 6u);
   const double rounding =
       ops::test::difference_of_paths([&] { return largest_difference(expected, scores_on("cpu", run)); });
-  ASSERT_GT(rounding, 0);
   guarded::offer(true);
   guarded::queues().set_order({Order::Kind::kDrawn, 3});
   const auto before = guarded::queues().counts().launches;
