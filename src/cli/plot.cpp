@@ -45,13 +45,6 @@ Level parse_level(const std::string& text) {
   return {text.substr(0, at), value};
 }
 
-std::map<std::string, double> shipped_chances() {
-  std::map<std::string, double> chances;
-  for (const auto& task : tasks::list_tasks({}))
-    if (task.chance) chances[task.name] = *task.chance;
-  return chances;
-}
-
 void check_evals_options(PlotArguments& arguments) {
   ATHANOR_CHECK(arguments.times_given["--smooth"] == 0, "--smooth is for metrics, and not for --evals; leave it out");
   ATHANOR_CHECK(arguments.times_given["--line"] == 0, "--line is for metrics, and not for --evals; leave it out");
@@ -64,7 +57,7 @@ void plot_evals(PlotArguments& arguments) {
   check_evals_options(arguments);
   HistoryRequest request{.metric = arguments.times_given["--y"] > 0 ? arguments.request.fields[0] : "",
                          .tasks = arguments.tasks,
-                         .chance = shipped_chances()};
+                         .chance = tasks::shipped_chances()};
   const ScoreHistory history = make_score_history(read_evaluations(arguments.request.runs), request);
   if (arguments.out.empty()) {
     fmt::print("{}", score_table(history, terminal_width()));

@@ -51,13 +51,6 @@ void check_figures_folder(const std::string& folder) {
                   folder, entry.path().filename().string());
 }
 
-std::map<std::string, double> shipped_chances() {
-  std::map<std::string, double> chances;
-  for (const auto& task : tasks::list_tasks({}))
-    if (task.chance) chances[task.name] = *task.chance;
-  return chances;
-}
-
 std::string made_by() {
   return fmt::format("Made by athanor {} ({}) on {:%Y-%m-%d %H:%M} UTC", build_info().version, build_info().commit,
                      fmt::gmtime(std::time(nullptr)));
@@ -69,7 +62,7 @@ void report(ReportArguments arguments) {
       "report: name the page to write with --out FILE.html, or a folder for single figures with --svg FOLDER");
   if (!arguments.out.empty()) check_page_file(arguments.out);
   if (!arguments.svg.empty()) check_figures_folder(arguments.svg);
-  arguments.request.chance = shipped_chances();
+  arguments.request.chance = tasks::shipped_chances();
   const std::vector<RunRecord> runs = read_runs(arguments.request);
   if (!arguments.out.empty()) {
     write_file_atomically(arguments.out, report_page(runs, arguments.request, made_by()));

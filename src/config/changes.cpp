@@ -6,13 +6,13 @@
 #include <map>
 #include <optional>
 #include <set>
-#include <sstream>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>
 
 #include "base/text.h"
 #include "config/dump.h"
+#include "config/toml_values.h"
 
 namespace athanor {
 namespace {
@@ -20,41 +20,9 @@ namespace {
 // The value of each field as text, by its name, such as "train.stages[1].lr".
 using Values = std::map<std::string, std::string>;
 
-// Writes a value as the dump writes it: numbers in the shortest form that reads back as the same bits.
-std::string text_of(const toml::node& node) {
-  if (const auto* number = node.as_floating_point()) {
-    const std::string text = fmt::format("{}", number->get());
-    return text.find_first_of(".einf") == std::string::npos ? text + ".0" : text;
-  }
-  if (const auto* name = node.as_string()) return "\"" + name->get() + "\"";
-  if (const auto* array = node.as_array()) {
-    std::vector<std::string> items;
-    for (const auto& item : *array) items.push_back(text_of(item));
-    return "[" + join(items) + "]";
-  }
-  std::ostringstream text;
-  node.visit([&](const auto& concrete) { text << concrete; });
-  return text.str();
-}
-
-void flatten(const toml::node& node, const std::string& name, Values& values) {
-  if (const auto* table = node.as_table()) {
-    for (const auto& [key, child] : *table)
-      flatten(child, (name.empty() ? "" : name + ".") + std::string(key.str()), values);
-    return;
-  }
-  const auto* array = node.as_array();
-  if (array && !array->empty() && array->is_homogeneous(toml::node_type::table)) {
-    for (size_t i = 0; i < array->size(); ++i) flatten(*array->get(i), fmt::format("{}[{}]", name, i), values);
-    return;
-  }
-  values[name] = text_of(node);
-}
-
 Values values_of(std::string_view toml_text) {
   Values values;
-  const toml::table root = toml::parse(toml_text);
-  flatten(root, "", values);
+  for (auto& [name, value] : toml_values(toml_text)) values[name] = std::move(value);
   return values;
 }
 

@@ -43,7 +43,7 @@ struct EvaluationInput {
   std::function<void(const tasks::TaskDocument&, const Answers&)> answered;
   /// is told the documents that were read or scored, while other ranks may wait; any thread calls it. Null: no one is
   std::function<void(int64_t)> worked = {};
-  /// is asked before each window; true ends the evaluation. Null: nothing ends it
+  /// is asked before every four batches of each data rank; true ends the evaluation. Null: nothing ends it
   std::function<bool()> must_end = {};
   bool shows_progress = true;  ///< on a terminal
 };

@@ -7,9 +7,9 @@
 #include <filesystem>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plot/run_metrics.h"
 #include "plot/run_name.h"
 #include "plot/step_table.h"
 #include "plot/worked_time.h"
@@ -27,21 +27,10 @@ struct PlottedRun {
   fs::path metrics;
 };
 
-PlottedRun find_run(const std::string& given) {
-  ATHANOR_CHECK(fs::exists(given), "{} does not exist; name the folder of a run (train.run_dir)", given);
-  if (!fs::is_directory(given)) return {name_of_run(given), given};
-  const fs::path metrics = fs::path(given) / "metrics.jsonl";
-  ATHANOR_CHECK(fs::exists(metrics),
-                "{} has no metrics.jsonl: it is no run folder, or its run has done no step yet; name a run folder, or "
-                "wait for its first step",
-                given);
-  return {name_of_run(given), metrics};
-}
-
 std::vector<PlottedRun> find_runs(const std::vector<std::string>& given) {
   std::vector<PlottedRun> runs;
   for (const auto& each : given) {
-    auto run = with_io_errors([&] { return find_run(each); });
+    PlottedRun run{name_of_run(each), find_metrics(each)};
     const auto same = [&](const PlottedRun& other) { return fs::equivalent(run.metrics, other.metrics); };
     if (const auto found = std::ranges::find_if(runs, same); found != runs.end()) {
       log::warn("{} is the same run as {}; it is drawn once", run.name, found->name);
@@ -167,7 +156,7 @@ class RunFigures {
     names.insert(names.end(), request_.fields.begin(), request_.fields.end());
     names.emplace_back("validation_loss");
     const StepTable table = read_step_table(run.metrics, names);
-    check_steps(run, table);
+    check_steps(run.metrics, table);
     const auto x = x_values(table, request_.x, run.name);
     for (size_t i = 0; i < request_.fields.size(); ++i) {
       const auto& y = table.columns[first + i];
@@ -194,17 +183,6 @@ class RunFigures {
     if (points.empty()) return;
     curve.dots_name = fmt::format("validation loss {:.4g}", points.back().y);
     curve.dots = points.size() > kColumns ? thin(points, kColumns) : std::move(points);
-  }
-
-  static void check_steps(const PlottedRun& run, const StepTable& table) {
-    const auto file = run.metrics.string();
-    if (table.steps.empty()) {
-      ATHANOR_CHECK(table.num_damaged == 0, "{} is no file of metrics: none of its {} lines is the JSON of a step",
-                    file, table.num_damaged);
-      fail<ConfigError>("{} has no whole line yet: no step of its run is complete; wait for the first one", file);
-    }
-    if (table.num_damaged > 0)
-      log::warn("{} lines of {} are not the JSON of a step and are left out", table.num_damaged, file);
   }
 
   // Keeps what the message needs if no run has the field.

@@ -56,7 +56,7 @@ struct Chart {
 
 /// A picture of numbers in rows and columns: loads of experts by layer over time.
 struct HeatMap {
-  std::string id, title, unit, note;
+  std::string id, title, unit;
   std::string row_name;                     ///< "layer"
   std::vector<ChartPoint> columns;          ///< where each column ends; their values mean nothing
   std::vector<std::vector<double>> values;  ///< for each row and column; NaN: none

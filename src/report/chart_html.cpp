@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <set>
 
 #include "plot/svg_parts.h"
@@ -39,26 +40,21 @@ std::string json_points(const std::vector<ChartPoint>& points) {
 }
 
 std::string json_text(const std::string& text) {
-  std::string safe = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') safe += '\\';
-    safe += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return safe + "\"";
+  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 // What the pointer shows: smoothed values, and next to them the dots.
 std::string data_of(const Chart& chart) {
   std::string series;
-  const auto add = [&](const std::string& name, size_t ink, const std::vector<ChartPoint>& points) {
+  const auto add = [&](const std::string& name, const std::vector<ChartPoint>& points) {
     if (points.empty()) return;
-    series += fmt::format("{}{{\"name\":{},\"ink\":\"{}\",\"points\":{}}}", series.empty() ? "" : ",", json_text(name),
-                          svg_ink(ink), json_points(points));
+    series +=
+        fmt::format("{}{{\"name\":{},\"points\":{}}}", series.empty() ? "" : ",", json_text(name), json_points(points));
   };
   for (const ChartSeries& each : chart.series) {
-    add(each.name, each.ink, each.line);
-    add(each.name + " (every step)", each.ink, each.faint);
-    add(each.name + " (held out)", each.ink, each.dots);
+    add(each.name, each.line);
+    add(each.name + " (every step)", each.faint);
+    add(each.name + " (held out)", each.dots);
   }
   return "{\"series\":[" + series + "]}";
 }
@@ -132,8 +128,8 @@ std::string chart_figure(const Chart& chart, const std::string& id) {
   const auto draw = [&](ChartAxis axis, const ChartSize& size) {
     return draw_chart(chart, known_axis(chart, axis), size);
   };
-  return fmt::format("<figure id=\"{0}\" class=\"{1}\" data-values=\"{0}-data\"{2}>\n", escape_xml(id),
-                     chart.is_wide ? "wide" : "", chart.is_stacked ? " data-stacked" : "") +
+  return fmt::format("<figure id=\"{0}\" class=\"{1}\" data-values=\"{0}-data\">\n", escape_xml(id),
+                     chart.is_wide ? "wide" : "") +
          head(chart.title, chart.unit) + (names.size() > 1 ? html_legend(names) : "") +
          "<div class=\"pictures\" tabindex=\"0\" role=\"group\" aria-label=\"" +
          escape_xml(chart.title + "; arrow keys move through its values") + "\">" + pictures(chart.is_wide, draw) +
@@ -174,9 +170,8 @@ std::string heat_map_figure(const HeatMap& map, const std::string& id) {
   const std::string data = fmt::format("{{\"rows\":[{}],\"row\":{},\"points\":{}}}", values, json_text(map.row_name),
                                        json_points(map.columns));
   return fmt::format("<figure id=\"{0}\" class=\"wide\" data-values=\"{0}-data\">\n", escape_xml(id)) +
-         head(map.title, map.unit) + "<div class=\"pictures\">" + pictures(true, draw) + "</div>\n" +
-         note_of(map.note.empty() ? note : map.note) + html_details("Table of " + map.title, html_table(table)) +
-         html_data(id + "-data", data) + "</figure>\n";
+         head(map.title, map.unit) + "<div class=\"pictures\">" + pictures(true, draw) + "</div>\n" + note_of(note) +
+         html_details("Table of " + map.title, html_table(table)) + html_data(id + "-data", data) + "</figure>\n";
 }
 
 }  // namespace athanor

@@ -75,11 +75,6 @@ std::string title_of(const std::vector<RunRecord>& runs) {
   return runs.size() == 1 ? runs[0].name : fmt::format("{} runs", runs.size());
 }
 
-std::vector<Chart> with_id(std::vector<Chart> charts, const std::vector<std::string>& ids, bool are_in) {
-  std::erase_if(charts, [&](const Chart& chart) { return (std::ranges::find(ids, chart.id) != ids.end()) != are_in; });
-  return charts;
-}
-
 }  // namespace
 
 std::vector<RunRecord> read_runs(const ReportRequest& request) {
@@ -101,15 +96,18 @@ std::vector<RunRecord> read_runs(const ReportRequest& request) {
 }
 
 std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest& request, const std::string& made) {
-  const std::vector<Chart> charts = charts_of_runs(runs);
+  std::vector<Chart> charts = charts_of_runs(runs), loss;
+  if (!charts.empty() && charts[0].id == "loss") {
+    loss.push_back(std::move(charts[0]));
+    charts.erase(charts.begin());
+  }
   const std::string title = "Report of " + title_of(runs);
-  const std::vector<std::string> first = {"loss"};
   std::string body = fmt::format("<header><h1>{}</h1>\n{}</header>\n<main>\n", escape_xml(title), axis_choice());
   body += section("runs", "Runs", runs_table(runs));
-  body += section("curves", "Loss", grid(figures_of(with_id(charts, first, true), "")));
+  body += section("curves", "Loss", grid(figures_of(loss, "")));
   body += section("compared", "Compared at the same tokens", runs.size() > 1 ? comparison_table(runs) : "");
   body += section("evaluation", "Evaluation", grid(figures_of(evaluation_charts(runs, request.chance), "")));
-  body += section("training", "Training", grid(figures_of(with_id(charts, first, false), "")));
+  body += section("training", "Training", grid(figures_of(charts, "")));
   body += section("time-use", "Time", grid(own_figures(runs, time_charts)) + time_table(runs));
   body += section("experts", "Experts", grid(load_figures(runs)));
   body += section("data", "Data", grid(own_figures(runs, source_charts)));

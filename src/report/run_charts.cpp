@@ -198,7 +198,6 @@ std::vector<HeatMap> load_maps(const RunRecord& run) {
   HeatMap map{.id = "loads",
               .title = "Load of the busiest expert",
               .unit = "over the mean of the layer's experts; 1 is balanced",
-              .note = "",
               .row_name = "sparse layer",
               .columns = {},
               .values = {}};

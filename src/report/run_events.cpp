@@ -59,7 +59,7 @@ std::string describe(const Event& event, const std::string& kind) {
 
 std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
   static const std::set<std::string> kShown = {"resume",     "went_back",   "skip", "roll_back", "spike",
-                                               "not_finite", "save_failed", "swap", "rule",      "stop"};
+                                               "not_finite", "save_failed", "rule", "stop"};
   std::vector<RunEvent> events;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return events;

@@ -14,7 +14,7 @@ struct RunEvent {
   int64_t attempt = 0;
   double time = 0;        ///< seconds since 1970; 0 if the line has none
   std::string text;       ///< what the event tells, for a table: "exit code 0, complete"
-  bool is_shown = false;  ///< it has a mark on the time line: a restart, a skipped step, a swap of nodes …
+  bool is_shown = false;  ///< it has a mark on the time line: a restart, a skipped step, a rule that holds …
 };
 
 /// Returns the events of a file in their order. Lines that are no event are left out; a missing file has none.

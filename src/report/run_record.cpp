@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "plot/evals_folder.h"
+#include "plot/run_metrics.h"
 #include "plot/run_name.h"
 #include "plot/step_table.h"
 #include "plot/worked_time.h"
@@ -64,7 +65,7 @@ StepRecord read_steps(const fs::path& metrics) {
   for (size_t layer = 0; layer < record.num_router_layers; ++layer)
     names.push_back(fmt::format("expert_load_max_over_mean.{}", layer));
   StepTable table = read_step_table(metrics, names);
-  record.num_damaged = table.num_damaged;
+  check_steps(metrics, table);
   record.steps = std::move(table.steps);
   for (size_t i = 0; i < names.size(); ++i) record.fields[names[i]] = std::move(table.columns[i]);
   record.tokens = record.fields["tokens_seen"];
@@ -76,13 +77,6 @@ bool has_ended(const std::vector<RunEvent>& events) { return events.empty() || e
 
 }  // namespace
 
-const std::vector<double>& StepRecord::field(const std::string& name) const {
-  const auto found = fields.find(name);
-  if (found != fields.end()) return found->second;
-  missing_.assign(size(), NAN);
-  return missing_;
-}
-
 bool StepRecord::has(const std::string& name) const {
   const auto found = fields.find(name);
   return found != fields.end() && std::ranges::any_of(found->second, [](double value) { return std::isfinite(value); });
@@ -92,23 +86,8 @@ RunRecord read_run_record(const std::string& given) {
   RunRecord run;
   run.name = name_of_run(given);
   const fs::path path = given;
-  ATHANOR_CHECK(with_io_errors([&] { return fs::exists(path); }),
-                "{} does not exist; name the folder of a run (train.run_dir)", given);
-  const bool is_folder = fs::is_directory(path);
-  const fs::path metrics = is_folder ? path / "metrics.jsonl" : path;
-  ATHANOR_CHECK(fs::exists(metrics),
-                "{} has no metrics.jsonl: it is no run folder, or its run has done no step yet; name a run folder, or "
-                "wait for its first step",
-                given);
-  run.steps = read_steps(metrics);
-  ATHANOR_CHECK(run.steps.size() > 0 || run.steps.num_damaged == 0,
-                "{} is no file of metrics: none of its {} lines is the JSON of a step", metrics.string(),
-                run.steps.num_damaged);
-  ATHANOR_CHECK(run.steps.size() > 0,
-                "{} has no whole line yet: no step of its run is complete; wait for the first one", metrics.string());
-  if (run.steps.num_damaged > 0)
-    log::warn("{} lines of {} are not the JSON of a step and are left out", run.steps.num_damaged, metrics.string());
-  if (!is_folder) return run;
+  run.steps = read_steps(find_metrics(given));
+  if (!fs::is_directory(path)) return run;
   run.folder = path;
   run.settings = read_run_settings(path / "config.toml");
   run.events = read_run_events(path / "events.jsonl");

@@ -21,16 +21,11 @@ struct StepRecord {
   std::map<std::string, std::vector<double>> fields;  ///< by the name in metrics.jsonl; members with dots
   std::vector<std::string> sources;                   ///< the members of tokens_drawn
   size_t num_router_layers = 0;
-  size_t num_damaged = 0;  ///< lines that are no step
 
   size_t size() const { return steps.size(); }
-  /// Returns a field; of one that no step has, NaN for every step.
-  const std::vector<double>& field(const std::string& name) const;
+  const std::vector<double>& field(const std::string& name) const { return fields.at(name); }
   /// Returns whether any step has a finite value of the field.
   bool has(const std::string& name) const;
-
- private:
-  mutable std::vector<double> missing_;
 };
 
 struct RunRecord {

@@ -1,55 +1,22 @@
 #include "report/run_settings.h"
 
-#include <toml++/toml.h>
 #include <algorithm>
-#include <sstream>
+#include <stdexcept>
 
-#include "base/error.h"
 #include "base/files.h"
+#include "config/toml_values.h"
 
 namespace athanor {
-namespace {
-
-std::string toml_text(const toml::node& node) {
-  std::ostringstream out;
-  node.visit([&](const auto& value) {
-    if constexpr (toml::is_table<decltype(value)>)
-      out << toml::toml_formatter(value);
-    else if constexpr (toml::is_array<decltype(value)>)
-      out << value;
-    else
-      out << value;
-  });
-  return out.str();
-}
-
-// Fields have a source position; their order in the file is what a reader knows.
-void flatten(const toml::table& table, const std::string& prefix,
-             std::vector<std::pair<toml::source_position, std::pair<std::string, std::string>>>& out) {
-  for (const auto& [key, value] : table) {
-    const std::string name = prefix + std::string(key.str());
-    if (const auto* inner = value.as_table())
-      flatten(*inner, name + ".", out);
-    else
-      out.push_back({value.source().begin, {name, toml_text(value)}});
-  }
-}
-
-}  // namespace
 
 RunSettings read_run_settings(const std::filesystem::path& file) {
-  std::vector<std::pair<toml::source_position, std::pair<std::string, std::string>>> found;
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(file, ignored)) return {};
+  const std::string text = read_file(file);
   try {
-    flatten(toml::parse(read_file(file)), "", found);
-  } catch (const toml::parse_error&) {
-    return {};
-  } catch (const IoError&) {
+    return toml_values(text);
+  } catch (const std::runtime_error&) {  // no TOML
     return {};
   }
-  std::ranges::stable_sort(found, [](const auto& a, const auto& b) { return a.first < b.first; });
-  RunSettings settings;
-  for (auto& [position, field] : found) settings.push_back(std::move(field));
-  return settings;
 }
 
 std::string setting(const RunSettings& settings, const std::string& name) {

@@ -46,6 +46,13 @@ TaskSummary summary_of_group(const TaskEntry& entry) {
 
 }  // namespace
 
+std::map<std::string, double> shipped_chances() {
+  std::map<std::string, double> chances;
+  for (const TaskSummary& task : list_tasks({}))
+    if (task.chance) chances[task.name] = *task.chance;
+  return chances;
+}
+
 fs::path shipped_tasks_folder() {
   const fs::path own = own_folder();
   const fs::path installed = own / "../share/athanor/tasks";

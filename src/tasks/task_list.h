@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,9 @@ struct TaskSummary {
 /// Returns every task and group of the folders and of those that come with the program, by name. Tags are left out.
 /// @throws ConfigError for a file that cannot be used.
 std::vector<TaskSummary> list_tasks(const std::vector<std::filesystem::path>& include_paths);
+
+/// Returns the scores of guessing of the tasks that come with the program, by name, where their files state them.
+std::map<std::string, double> shipped_chances();
 
 /// Returns a table of them, for a terminal.
 std::string format_task_list(const std::vector<TaskSummary>& tasks);
