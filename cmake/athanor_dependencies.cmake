@@ -13,6 +13,7 @@ if(ATHANOR_FRONT)
   find_package(PkgConfig REQUIRED)
   pkg_check_modules(ZSTD REQUIRED IMPORTED_TARGET libzstd)
   pkg_check_modules(SIMDJSON REQUIRED IMPORTED_TARGET simdjson)
+  pkg_check_modules(LIBEVENT REQUIRED IMPORTED_TARGET libevent_extra libevent_core)  # `athanor report --live`
   pkg_check_modules(PCRE2 REQUIRED IMPORTED_TARGET libpcre2-8)
   pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
   # pkg-config is not used here, since its file also requires the training library.

@@ -59,8 +59,9 @@ std::string loads_text(const Json& line, bool unicode) {
     if (layer < kMostLayers)
       bars += unicode ? kBars[static_cast<size_t>(std::lround(share * 7))] : std::to_string(std::lround(share * 9));
   }
-  return fmt::format("busiest expert over the mean, by layer: {}{}   at most {:.3g}\n", bars,
-                     loads->size() > kMostLayers ? "…" : "", worst);
+  return fmt::format("busiest expert over the mean, by layer: {}{} ({} is 1, {} is 4 or more)   at most {:.3g}\n", bars,
+                     loads->size() > kMostLayers ? "…" : "", unicode ? kBars.front() : "0",
+                     unicode ? kBars.back() : "9", worst);
 }
 
 std::string events_text(const fs::path& file, int columns) {

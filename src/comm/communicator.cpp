@@ -94,6 +94,8 @@ struct Pending::State {
   int64_t in_flight = 0;               ///< this call's part of Traffic::in_flight
   board::Publisher board;
   int board_group = -1, peer = -1;  ///< index of the group on the board; the other rank of a message, in the world
+  std::shared_ptr<SpanLog> spans;   ///< null if calls log no spans
+  size_t flight = SpanLog::kNone;
 
   State() = default;
   State(const State&) = delete;
@@ -111,6 +113,16 @@ struct Pending::State {
   }
 
   std::string what() const { return what_of(record, group); }
+
+  void begin_span() {
+    if (spans && spans->is_on()) flight = spans->open(span(Span::Row::kFlight, ""));
+  }
+  Span span(Span::Row row, const char* prefix) const {
+    Span made{row, fmt::format("{}{}: {}", prefix, group, collective_name(record.collective)), group};
+    made.numbers = {{"number", record.number}, {"bytes", record.bytes}};
+    if (peer >= 0) made.numbers.emplace_back("peer", peer);
+    return made;
+  }
 
   bool checked() {
     if (!check) return true;
@@ -159,6 +171,8 @@ void Pending::wait() {
   const auto begin = std::chrono::steady_clock::now();
   const board::Waiting shown(state.board, state.on_device ? -1 : state.board_group, state.record.number,
                              state.record.collective, state.peer);
+  const bool is_logged = state.flight != SpanLog::kNone;
+  const size_t waiting = is_logged ? state.spans->open(state.span(Span::Row::kTraining, "wait: ")) : SpanLog::kNone;
   if (state.check) {
     state.wait_for(state.check);
     state.finish_check();
@@ -168,6 +182,12 @@ void Pending::wait() {
   }
   if (state.work && state.on_device) state.queue_wait();
   if (state.work && !state.on_device) state.wait_for(state.work);
+  if (is_logged) {
+    const auto* host = dynamic_cast<const HostWork*>(state.work.get());
+    state.spans->close(state.flight, host ? host->completed_ns() : 0);
+    state.spans->close(waiting);
+    state.flight = SpanLog::kNone;  // a later wait for the same call finds it complete
+  }
   if (state.noted) state.noted->let_go();
   state.work.reset();
   state.leave_flight();
@@ -303,7 +323,9 @@ Pending Communicator::start(Call call, Run run, Lane lane) {
   state->stalls = stalls_;
   state->board = board_.board();
   state->board_group = board_.index();
+  state->spans = spans_;
   if (between_two) state->peer = options_.world_ranks[static_cast<size_t>(call.record.root)];
+  state->begin_span();
   if (options_.check && !between_two) start_check(call, *state);
   state->work = run(backend(lane), call);
   if (on_device_ && !between_two) state->noted = on_device_->add(call.record, state->work, call.out.device());

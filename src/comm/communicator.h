@@ -27,6 +27,7 @@
 #include <string>
 #include <vector>
 
+#include "base/span_log.h"
 #include "board/publisher.h"
 #include "comm/traffic.h"
 #include "wire/node_shape.h"
@@ -165,6 +166,10 @@ class Communicator {
   /// On a device: shows `watch` where streams of the caller wait for the calls that begin from now on, messages too.
   /// Calls keep it as long as they are not complete.
   void show_stalls(std::shared_ptr<StallWatch> watch) { stalls_ = std::move(watch); }
+  /// Makes the calls that begin from now on log themselves: as spans in flight, from their start until they are
+  /// complete (on a device, until the host has queued the wait for them), and as waits of the thread that trains. Null:
+  /// no more.
+  void record_spans(std::shared_ptr<SpanLog> spans) { spans_ = std::move(spans); }
   /// Returns the number of collectives of the group that this rank has begun.
   int64_t num_calls() const { return num_calls_; }
 
@@ -194,6 +199,7 @@ class Communicator {
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   SendWatch* watch_ = nullptr;
   std::shared_ptr<StallWatch> stalls_;
+  std::shared_ptr<SpanLog> spans_;
   std::shared_ptr<Traffic> traffic_;  ///< a Pending may outlive its group
 };
 

@@ -31,6 +31,8 @@ class HostWork : public c10d::Work {
   /// Returns what a peer did wrong if the operation has failed, else an empty string; members of the group are written
   /// as "{3}".
   std::string error() const { return operation_->failed() ? operation_->error() : ""; }
+  /// Returns when the operation was complete, on the clock of span_clock_ns(); 0 before that.
+  int64_t completed_ns() const { return operation_->completed_ns(); }
   /// Returns the ranks that had not come when wait() returned false.
   const std::vector<Late>& late() const { return late_; }
   /// Returns a name like "rank 3 (host b)" for a rank of the world.

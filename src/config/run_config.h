@@ -311,8 +311,8 @@ struct MetricsConfig {
             "times the ranks; 0 measures it at start",
             between(0.0, 1e9));
     f.field("timeline_step", timeline_step,
-            "the step whose time line is written, as JSON and as a picture: which microbatch each pipeline rank "
-            "computed when; 0: none",
+            "the step whose time line is written: what each rank computed, waited for, sent and saved when, as a trace "
+            "that Perfetto opens, and of a pipeline as a picture too; 0: none",
             at_least(0));
     f.field("layer_statistics", layer_statistics,
             "steps from one to the next whose norms of gradients, weights, updates and activations of each layer, and "

@@ -81,13 +81,16 @@ struct Loader::Impl {
       if (stopping) return;
       const int64_t index = to_start++;
       Plan planned = plan();  // planning is in order, since it holds the lock; reading is not
+      const std::shared_ptr<SpanLog> log = spans;
       lock.unlock();
+      const size_t span = log ? log->open({Span::Row::kReading, "read a batch", "reading"}) : SpanLog::kNone;
       Outcome outcome;
       try {
         outcome.batch = read(std::move(planned));
       } catch (...) {
         outcome.error = std::current_exception();
       }
+      if (log) log->close(span);
       lock.lock();
       ready.emplace(index, std::move(outcome));
       changed.notify_all();
@@ -115,6 +118,7 @@ struct Loader::Impl {
   int64_t to_start = 0, to_give = 0;  // batch numbers
   std::map<int64_t, Outcome> ready;
   bool stopping = false;
+  std::shared_ptr<SpanLog> spans;
   std::vector<std::thread> threads;
 };
 
@@ -135,6 +139,11 @@ Loader::~Loader() {
   }
   impl_->changed.notify_all();
   for (auto& thread : impl_->threads) thread.join();
+}
+
+void Loader::record_spans(std::shared_ptr<SpanLog> spans) {
+  const std::lock_guard lock(impl_->mutex);
+  impl_->spans = std::move(spans);
 }
 
 std::exception_ptr Loader::failure() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/span_log.h"
 #include "dataset/mixture.h"
 
 namespace athanor {
@@ -38,6 +39,9 @@ class Loader {
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
+
+  /// Makes the reads that begin from now on log themselves; null: no more.
+  void record_spans(std::shared_ptr<SpanLog> spans);
 
   /// Returns the next batch; waits until it is read.
   /// @throws what reading it threw (Dataset::read), also if called again.

@@ -29,6 +29,19 @@ std::optional<double> TimedPairs::seconds() const {
   return 1e-3 * ms;
 }
 
+std::vector<TimedPairs::Between> TimedPairs::since_first_of(const TimedPairs& other) const {
+  std::vector<Between> found;
+  for (size_t i = 0; i < used_; ++i) {
+    const auto& [begin, end] = pairs_[i];
+    if (!begin.query() || !end.query()) return {};
+    const c10::Event& zero = other.pairs_.at(0).begin;
+    // An event has no time since itself.
+    const double begin_ms = &zero == &begin ? 0 : zero.elapsedTime(begin);
+    found.push_back({1e-3 * begin_ms, 1e-3 * (begin_ms + begin.elapsedTime(end))});
+  }
+  return found;
+}
+
 std::shared_ptr<ComputeClock> ComputeClock::of(const Mesh& mesh, at::Device device) {
   auto clock = std::make_shared<ComputeClock>(device);
   for (const auto& [kind, group] : mesh.groups())
@@ -40,6 +53,7 @@ void ComputeClock::begin_step() {
   stream_.reset();
   spans_.clear();
   stalls_.clear();
+  began_ns_ = span_clock_ns();
 }
 
 void ComputeClock::start() {
@@ -61,6 +75,20 @@ void ComputeClock::stall_begins() {
 
 void ComputeClock::stall_ends() {
   if (counts()) stalls_.end(*stream_);
+}
+
+void ComputeClock::add_spans(SpanLog& log) const {
+  const auto add = [&](const char* name, const TimedPairs& pairs) {
+    const auto at = [&](double seconds) { return began_ns_ + static_cast<int64_t>(1e9 * seconds); };
+    for (const auto& [begin_s, end_s] : pairs.since_first_of(spans_))
+      log.add({Span::Row::kDevice, name, "device", at(begin_s), at(end_s)});
+  };
+  try {
+    add("compute", spans_);
+    add("wait for other ranks", stalls_);
+  } catch (const c10::Error&) {
+    return;  // as seconds()
+  }
 }
 
 std::optional<double> ComputeClock::seconds() const {

@@ -17,6 +17,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/span_log.h"
 #include "comm/stall_watch.h"
 #include "parallel/mesh.h"
 
@@ -35,6 +36,13 @@ class TimedPairs {
   /// @throws c10::Error if the device's library compares no times.
   std::optional<double> seconds() const;
   size_t num_made() const { return pairs_.size(); }
+
+  struct Between {
+    double begin_s, end_s;
+  };
+  /// Returns when each pair was on the stream, in seconds since the first event of `other`, which has one; nothing if
+  /// an event is not complete. @throws as seconds().
+  std::vector<Between> since_first_of(const TimedPairs& other) const;
 
  private:
   struct Pair {
@@ -61,6 +69,10 @@ class ComputeClock : public comm::StallWatch {
   /// after the last span. Nothing if the device's library compares no times.
   std::optional<double> seconds() const;
 
+  /// Logs when the device computed in the step and when it waited, under the conditions of seconds(). The clock of the
+  /// device is set by the host's at the begin of the step, when the stream has no earlier work.
+  void add_spans(SpanLog& log) const;
+
   void stall_begins() override;
   void stall_ends() override;
   /// The number of pairs of events that were made so far.
@@ -72,6 +84,7 @@ class ComputeClock : public comm::StallWatch {
   at::Device device_;
   std::optional<c10::Stream> stream_;  // between start() and stop()
   TimedPairs spans_, stalls_;
+  int64_t began_ns_ = 0;  // on the host's clock
 };
 
 }  // namespace athanor

@@ -56,6 +56,29 @@ void on_devices(const Order& order, const std::function<void(comm::Communicator&
   });
 }
 
+TEST(ComputeClock, ItsSpansAreWhatItsTimeIsMadeOf) {
+  on_devices({}, [](comm::Communicator& group, at::Device device) {
+    const auto clock = std::make_shared<ComputeClock>(device);
+    group.show_stalls(clock);
+    const Tensor x = at::ones({8}, device);
+    SpanLog log;
+    log.start();
+    const double seconds = step(*clock, group, x);
+    clock->add_spans(log);
+    double sum = 0;
+    int computes = 0, waits = 0;
+    for (const Span& span : log.stop().spans) {
+      require(span.row == Span::Row::kDevice && span.begin_ns <= span.end_ns, "a span of the device");
+      const double length = 1e-9 * static_cast<double>(span.end_ns - span.begin_ns);
+      const bool computes_then = span.name == "compute";
+      sum += computes_then ? length : -length;
+      ++(computes_then ? computes : waits);
+    }
+    require(computes == 2 && waits == (group.rank() == 0 || group.rank() == kSlow ? 3 : 2), "two spans, and its waits");
+    require(std::abs(sum - seconds) < 1e-6, "they add up to its time");
+  });
+}
+
 TEST(ComputeClock, ADevicesTimeIsThatOfItsOwnWorkHoweverLongItWaitsForASlowOne) {
   for (const Order& order : kOrders) {
     on_devices(order, [](comm::Communicator& group, at::Device device) {

@@ -120,6 +120,7 @@ LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, c
     const double asked_s = now();
     Tensor input = pass.input(a);
     const double begin_s = now();
+    if (hooks.begins) hooks.begins(a);
     Stage& stage = pass.stage(a);
     Tensor output;
     if (a.work == Work::kForward) {
@@ -130,6 +131,7 @@ LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, c
       parts[static_cast<size_t>(a.microbatch) * chunks_.size() + static_cast<size_t>(a.chunk)] =
           stage.take_parts(a.microbatch);
     }
+    if (hooks.ends) hooks.ends(a);
     timeline_.push_back({a, begin_s, now(), begin_s - asked_s});
     pass.output(a, std::move(output));
     if (hooks.after) hooks.after(a);

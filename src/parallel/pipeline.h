@@ -17,6 +17,8 @@ namespace athanor {
 struct PipelineHooks {
   /// Called before each action, and before the wait for its input.
   std::function<void(const Action&)> before;
+  /// Called at the begin and at the end of what an action computes, within its times in timeline().
+  std::function<void(const Action&)> begins, ends;
   /// Called before the last backward of a chunk in this step, during which its gradients become final.
   std::function<void(int chunk)> before_last_backward;
   /// Called after each action. The time since the previous call (or since forward_backward began) was spent on the

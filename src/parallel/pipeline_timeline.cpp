@@ -1,49 +1,72 @@
 #include "parallel/pipeline_timeline.h"
 
-#include <algorithm>
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
 #include "base/files.h"
 #include "layout/timeline_picture.h"
+#include "parallel/trace.h"
 
 namespace athanor {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using Json = nlohmann::json;
 
-double seconds(Clock::duration time) { return std::chrono::duration<double>(time).count(); }
-
-bool on_one_host(const std::vector<std::string>& hosts) {
-  return std::adjacent_find(hosts.begin(), hosts.end(), std::not_equal_to<>()) == hosts.end();
+// Returns the action that an event of add_actions shows.
+TimedAction action_of(const Json& event) {
+  const Json& numbers = event.at("args");
+  const double begin_s = event.at("ts").get<double>() / 1e6;
+  return {{event.at("cat") == "forward" ? Work::kForward : Work::kBackward, numbers.at("microbatch").get<int>(),
+           numbers.at("chunk").get<int>()},
+          begin_s,
+          begin_s + event.at("dur").get<double>() / 1e6,
+          numbers.at("waited_ns").get<double>() / 1e9};
 }
 
-constexpr int64_t kTimes = 3;  // for each action: begin, end, waited
+bool is_action(const Json& event) {
+  const auto numbers = event.find("args");
+  return event.value("ph", "") == "X" && numbers != event.end() && numbers->contains("waited_ns");
+}
 
 }  // namespace
 
-Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks) {
-  const auto& own = pipeline.timeline();
-  // Times count from the host's start, or from the moment when all have left the same barrier.
-  ranks.barrier();
-  const Clock::time_point zero = on_one_host(ranks.options().hosts) ? Clock::time_point{} : Clock::now();
-  const double began_s = seconds(pipeline.began() - zero);
-  const auto n = static_cast<int64_t>(own.size());
-  const Tensor times = at::empty({n, kTimes}, at::kDouble), all = at::empty({ranks.size(), n, kTimes}, at::kDouble);
-  auto* row = times.mutable_data_ptr<double>();
-  for (const TimedAction& timed : own) {
-    for (const double value : {began_s + timed.begin_s, began_s + timed.end_s, timed.waited_s}) *row++ = value;
+Timeline timeline_of_trace(const Json& events, const Schedule& schedule, const std::vector<int>& ranks) {
+  Timeline timeline(ranks.size());
+  for (const Json& event : events) {
+    const auto rank = std::ranges::find(ranks, event.value("pid", -1));
+    if (rank != ranks.end() && is_action(event))
+      timeline[static_cast<size_t>(rank - ranks.begin())].push_back(action_of(event));
   }
-  ranks.all_gather(all, times).wait();
-  const double first = all.select(-1, 0).min().item<double>();
-  Timeline timeline(static_cast<size_t>(ranks.size()));
-  const auto* next = all.const_data_ptr<double>();
+  double first_s = std::numeric_limits<double>::infinity();
   for (size_t r = 0; r < timeline.size(); ++r) {
-    for (const Action& action : pipeline.schedule().actions[r]) {
-      timeline[r].push_back({action, next[0] - first, next[1] - first, next[2]});
-      next += kTimes;
-    }
+    ATHANOR_CHECK(timeline[r].size() == schedule.actions[r].size(), "of {} actions of rank {} the trace has {}",
+                  schedule.actions[r].size(), ranks[r], timeline[r].size());
+    for (const TimedAction& timed : timeline[r]) first_s = std::min(first_s, timed.begin_s);
+  }
+  for (auto& rank : timeline) {
+    for (TimedAction& timed : rank) timed.begin_s -= first_s, timed.end_s -= first_s;
   }
   return timeline;
+}
+
+Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks) {
+  SpanLog log;
+  log.start(std::chrono::duration_cast<std::chrono::nanoseconds>(pipeline.began().time_since_epoch()).count());
+  add_actions(pipeline, log);
+  const SpanLog::Spans spans = log.stop();
+  const std::string own = trace_events(spans, agree_on_clock(ranks, spans.begin_ns), ranks.rank(), "");
+  std::vector<int> all(static_cast<size_t>(ranks.size()));
+  std::iota(all.begin(), all.end(), 0);
+  const std::vector<std::string> texts = gather_texts(ranks, own, all);
+  if (ranks.rank() != 0) return {};
+  Json events = Json::array();
+  for (const std::string& text : texts)
+    for (Json& event : Json::parse("[" + text + "]")) events.push_back(std::move(event));
+  return timeline_of_trace(events, pipeline.schedule(), all);
 }
 
 std::string timeline_json(const Schedule& schedule, const Timeline& timeline, int64_t step) {
@@ -68,14 +91,11 @@ std::string timeline_json(const Schedule& schedule, const Timeline& timeline, in
   return report.dump(1) + "\n";
 }
 
-void write_timeline(const Pipeline& pipeline, comm::Communicator& ranks, const std::filesystem::path& folder,
-                    int64_t step, bool writes) {
-  const Timeline timeline = gather_timeline(pipeline, ranks);
-  if (!writes || ranks.rank() != 0) return;
+void write_timeline(const Timeline& timeline, const Schedule& schedule, const std::filesystem::path& folder,
+                    int64_t step) {
   const std::filesystem::path stem = folder / fmt::format("pipeline-step-{}", step);
-  write_file_atomically(stem.string() + ".json", timeline_json(pipeline.schedule(), timeline, step));
-  write_file_atomically(stem.string() + ".svg",
-                        draw_timeline(timeline, {timeline_title(pipeline.schedule(), timeline)}));
+  write_file_atomically(stem.string() + ".json", timeline_json(schedule, timeline, step));
+  write_file_atomically(stem.string() + ".svg", draw_timeline(timeline, {timeline_title(schedule, timeline)}));
 }
 
 }  // namespace athanor

@@ -1,15 +1,24 @@
 #pragma once
-// The actions of all ranks of a pipeline in a step, combined into JSON and a picture.
+// The actions of all ranks of a pipeline in a step, as JSON and as a picture, from the trace of the step (trace.h).
 
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
 
+#include "layout/schedule.h"
 #include "parallel/pipeline.h"
 
 namespace athanor {
 
-/// Returns, on every rank, the timelines that all ranks have of their last step, on one clock: seconds since the begin
-/// of the first action. Ranks of one host share its clock; between hosts a barrier measures the difference of clocks,
-/// to some 10 µs. Collective over `ranks`, the pipeline's.
+/// Returns the actions of a pipeline's ranks on one clock: seconds since the begin of the first action.
+/// @param events  of a trace.
+/// @param ranks   those of the pipeline in the world, in its order.
+/// @throws Error if an action is missing: the trace had too many of them.
+Timeline timeline_of_trace(const nlohmann::json& events, const Schedule& schedule, const std::vector<int>& ranks);
+
+/// Returns, on the first of `ranks` (the pipeline's), the timelines that all of them have of their last step, through a
+/// trace of these actions alone; nothing on the others. Collective over `ranks`.
 Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks);
 
 /// Returns the timeline of update `step` as JSON: {"schedule": its name, "ranks", "chunks", "microbatches", "step",
@@ -17,10 +26,8 @@ Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks);
 /// "waited_s"}, …], …]}. The bubbles are the three of timeline_title (layout/timeline_picture.h), in its order.
 std::string timeline_json(const Schedule& schedule, const Timeline& timeline, int64_t step);
 
-/// Writes FOLDER/pipeline-step-N.json and .svg for update N. Collective over `ranks`, the pipeline's. If `writes`, the
-/// first of them writes: a run has a pipeline for each data and tensor rank, and the files of one are enough.
-/// @throws IoError.
-void write_timeline(const Pipeline& pipeline, comm::Communicator& ranks, const std::filesystem::path& folder,
-                    int64_t step, bool writes);
+/// Writes FOLDER/pipeline-step-N.json and .svg for update N. @throws IoError.
+void write_timeline(const Timeline& timeline, const Schedule& schedule, const std::filesystem::path& folder,
+                    int64_t step);
 
 }  // namespace athanor

@@ -14,9 +14,9 @@ enum class PlotAxis { kSteps, kTokens, kTime };
 struct PlotRequest {
   std::vector<std::string> runs;               ///< run folders, or files such as RUN/metrics-003.jsonl
   std::vector<std::string> fields = {"loss"};  ///< one figure for each; that of "loss" shows validation_loss as dots
-  PlotAxis x = PlotAxis::kSteps;  ///< kTime: the time that the run worked, without the time between its attempts
-  size_t window = 0;              ///< number of steps that a point is the mean of; 0: usual_window() of each curve
-  std::vector<Level> levels;      ///< in the first figure
+  PlotAxis x = PlotAxis::kSteps;   ///< kTime: the time that the run worked, without the time between its attempts
+  size_t window = 0;               ///< number of steps that a point is the mean of; 0: usual_window() of each curve
+  std::vector<Level> levels = {};  ///< in the first figure
 };
 
 /// Reads the metrics of the runs. Warns of a run that is named twice and of one that lacks a field, and leaves it out.

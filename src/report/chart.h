@@ -3,7 +3,9 @@
 // horizontal axis, so that a reader can change it.
 
 #include <cstddef>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace athanor {
@@ -60,6 +62,8 @@ struct HeatMap {
   std::string row_name;                     ///< "layer"
   std::vector<ChartPoint> columns;          ///< where each column ends; their values mean nothing
   std::vector<std::vector<double>> values;  ///< for each row and column; NaN: none
+  /// the values of the palest and the darkest field; none: the least and the largest there are
+  std::optional<std::pair<double, double>> scale = {};
 };
 
 }  // namespace athanor

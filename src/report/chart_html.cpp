@@ -116,6 +116,14 @@ std::string note_of(const std::string& note) {
   return note.empty() ? "" : fmt::format("<p class=\"note\">{}</p>\n", escape_xml(note));
 }
 
+// The note of a chart, and what its picture cuts off.
+std::string with_outside(const Chart& chart) {
+  const auto outside = values_outside(chart);
+  if (!outside) return chart.note;
+  return fmt::format("{}{}Single steps lie outside of the picture: all are between {:.4g} and {:.4g}.", chart.note,
+                     chart.note.empty() ? "" : " ", outside->first, outside->second);
+}
+
 // Axes of which something is not known show the steps in their place.
 ChartAxis known_axis(const Chart& chart, ChartAxis axis) { return chart.has(axis) ? axis : ChartAxis::kSteps; }
 
@@ -133,7 +141,8 @@ std::string chart_figure(const Chart& chart, const std::string& id) {
          head(chart.title, chart.unit) + (names.size() > 1 ? html_legend(names) : "") +
          "<div class=\"pictures\" tabindex=\"0\" role=\"group\" aria-label=\"" +
          escape_xml(chart.title + "; arrow keys move through its values") + "\">" + pictures(chart.is_wide, draw) +
-         "</div>\n" + note_of(chart.note) + tables_of(chart) + html_data(id + "-data", data_of(chart)) + "</figure>\n";
+         "</div>\n" + note_of(with_outside(chart)) + tables_of(chart) + html_data(id + "-data", data_of(chart)) +
+         "</figure>\n";
 }
 
 std::string heat_map_figure(const HeatMap& map, const std::string& id) {
@@ -157,10 +166,13 @@ std::string heat_map_figure(const HeatMap& map, const std::string& id) {
     for (const auto& row : map.values)
       table.rows.back().push_back(std::isfinite(row[column]) ? fmt::format("{:.3g}", row[column]) : "");
   }
-  std::string note =
-      low <= high ? fmt::format("The palest field is {:.3g}, the darkest {:.3g}; rows are {}s, from 0 at the top.", low,
-                                high, map.row_name)
-                  : "";
+  std::string note = low <= high
+                         ? fmt::format(
+                               "The palest colour is {:.3g}, the darkest {:.3g} ({}); the values are from {:.3g} to "
+                               "{:.3g}. Rows are {}s, from 0 at the top; a field is the mean over its steps.",
+                               map.scale ? map.scale->first : low, map.scale ? map.scale->second : high, map.unit, low,
+                               high, map.row_name)
+                         : "";
   std::string values;
   for (const auto& row : map.values) {
     std::string list;

@@ -98,8 +98,29 @@ Range x_range(const Chart& chart, ChartAxis axis) {
   return range;
 }
 
-// What is faint may lie outside.
-Range y_range(const Chart& chart) {
+// Returns the range without one in a hundred values at each end.
+Range usual_range(std::vector<double> values) {
+  Range range;
+  if (values.empty()) return range;
+  std::ranges::sort(values);
+  const size_t cut = values.size() / 100;
+  range.add(values[cut]);
+  range.add(values[values.size() - 1 - cut]);
+  return range;
+}
+
+Range faint_range(const Chart& chart, bool all) {
+  Range range;
+  for (const auto& series : chart.series) {
+    std::vector<double> values;
+    for (const auto& point : series.faint) values.push_back(point.value);
+    const Range usual = usual_range(values);
+    for (const double value : all ? values : std::vector{usual.low, usual.high}) range.add(value);
+  }
+  return range;
+}
+
+Range without_faint(const Chart& chart) {
   Range range;
   for (const auto& level : chart.levels) range.add(level.value);
   if (chart.is_stacked) {
@@ -116,6 +137,23 @@ Range y_range(const Chart& chart) {
     }
     for (const auto& point : series.dots) range.add(point.value);
   }
+  return range;
+}
+
+constexpr double kMostStretch = 2.5;  // by which a few values that are far off may shrink the rest
+
+// What is faint lies within, except a few values that are far off.
+Range y_range(const Chart& chart) {
+  Range range = without_faint(chart);
+  if (chart.is_stacked) return range;
+  const auto add = [&](const Range& more) {
+    range.add(more.low);
+    range.add(more.high);
+  };
+  add(faint_range(chart, false));
+  const Range faint = faint_range(chart, true);
+  const double all = std::max(range.high, faint.high) - std::min(range.low, faint.low);
+  if (all <= kMostStretch * (range.high - range.low)) add(faint);
   return range;
 }
 
@@ -232,7 +270,7 @@ class Drawing {
 
 // A share of white or of the dark ground is left for small values, so that the picture can be read in both.
 std::string heat_fill(double share) {
-  return fmt::format("fill-opacity=\"{:.2f}\"", 0.06 + 0.94 * std::clamp(share, 0.0, 1.0));
+  return fmt::format("fill-opacity=\"{:.2f}\"", 0.06 + 0.94 * (share > 0 ? std::min(share, 1.0) : 0));
 }
 
 ChartAxis usual_axis(const Chart& chart) {
@@ -261,6 +299,13 @@ std::string place_text(ChartAxis axis, double value) {
   return axis == ChartAxis::kTime ? format_duration(value) : format_thousands(value);
 }
 
+std::optional<std::pair<double, double>> values_outside(const Chart& chart) {
+  if (chart.is_stacked) return {};
+  const Range shown = y_range(chart), faint = faint_range(chart, true);
+  if (!(faint.low < shown.low || faint.high > shown.high)) return {};
+  return std::pair(faint.low, faint.high);
+}
+
 std::string draw_chart(const Chart& chart, ChartAxis axis, const ChartSize& size) {
   return chart.has_points() ? Drawing(chart, axis, size).draw() : "";
 }
@@ -275,6 +320,7 @@ std::string draw_heat_map(const HeatMap& map, ChartAxis axis, const ChartSize& s
   const auto rows = static_cast<double>(map.values.size());
   const Scale scale(axis, size, x, {0, rows}, 6);
   const double row_height = scale.high() / rows;
+  if (map.scale) loads = {map.scale->first, map.scale->second};
   std::string svg = scale.begin(fmt::format("{}, {}", map.title, map.unit)) + scale.grid(false);
   for (size_t row = 0; row < map.values.size(); ++row) {
     const double top = kTop + static_cast<double>(row) * row_height;

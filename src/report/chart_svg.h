@@ -1,7 +1,9 @@
 #pragma once
 // Draws a chart as SVG elements, for one horizontal axis.
 
+#include <optional>
 #include <string>
+#include <utility>
 
 #include "report/chart.h"
 
@@ -16,6 +18,8 @@ inline constexpr ChartSize kNarrow{420, 250}, kWide{1160, 360};
 /// data attributes tell a script where values are: data-axis, data-x and data-y (low and high value), data-box (left,
 /// top, width and height in its units).
 std::string draw_chart(const Chart& chart, ChartAxis axis, const ChartSize& size);
+/// Returns the least and the largest value of what is faint, if some of it is outside of the picture.
+std::optional<std::pair<double, double>> values_outside(const Chart& chart);
 std::string draw_heat_map(const HeatMap& map, ChartAxis axis, const ChartSize& size);
 
 /// Returns a whole file with title, unit and legend, over tokens where they are known, or else over steps.

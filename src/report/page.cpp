@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "plot/svg_parts.h"
@@ -17,6 +19,7 @@
 #include "report/page_script.h"
 #include "report/page_style.h"
 #include "report/page_tables.h"
+#include "report/rank_charts.h"
 #include "report/run_charts.h"
 
 namespace athanor {
@@ -52,10 +55,28 @@ std::string own_figures(const std::vector<RunRecord>& runs, std::vector<Chart> (
   return html;
 }
 
-std::string load_figures(const std::vector<RunRecord>& runs) {
+void widen(std::pair<double, double>& scale, const HeatMap& map) {
+  if (map.scale) {
+    scale.first = std::min(scale.first, map.scale->first);
+    scale.second = std::max(scale.second, map.scale->second);
+  }
+  for (const auto& row : map.values) {
+    for (const double value : row) {
+      if (!std::isfinite(value)) continue;
+      scale.first = std::min(scale.first, value);
+      scale.second = std::max(scale.second, value);
+    }
+  }
+}
+
+std::string own_maps(const std::vector<RunRecord>& runs, std::vector<HeatMap> (*maps_of)(const RunRecord&)) {
   std::string html;
+  std::map<std::string, std::pair<double, double>> scales;  // by id of the map: one for all runs
+  for (const RunRecord& run : runs)
+    for (const HeatMap& map : maps_of(run)) widen(scales.try_emplace(map.id, INFINITY, -INFINITY).first->second, map);
   for (size_t i = 0; i < runs.size(); ++i) {
-    for (HeatMap& map : load_maps(runs[i])) {
+    for (HeatMap& map : maps_of(runs[i])) {
+      map.scale = scales[map.id];
       if (runs.size() > 1) map.title += ": " + runs[i].name;
       html += heat_map_figure(map, fmt::format("run{}-{}", i, map.id));
     }
@@ -95,12 +116,33 @@ std::vector<RunRecord> read_runs(const ReportRequest& request) {
   return runs;
 }
 
+std::string version_of_runs(const ReportRequest& request) {
+  std::string text;
+  for (const std::string& run : request.runs) {
+    const fs::path path = run;
+    std::error_code ignored;
+    for (const char* name : {"", "metrics.jsonl", "events.jsonl", "config.toml", "evals", "attempts"}) {
+      const fs::path file = *name == 0 ? path : path / name;
+      const auto time = fs::last_write_time(file, ignored);
+      if (ignored) continue;
+      const uintmax_t size = fs::is_regular_file(file, ignored) ? fs::file_size(file, ignored) : 0;
+      text += fmt::format("{} {} {}\n", name, time.time_since_epoch().count(), size);
+    }
+    for (const auto& attempt : fs::directory_iterator(path / "attempts", ignored)) {
+      const auto time = fs::last_write_time(attempt.path(), ignored);  // it changes when a file in it is made
+      if (!ignored) text += fmt::format("{} {}\n", attempt.path().string(), time.time_since_epoch().count());
+    }
+  }
+  return hash_hex(text);
+}
+
 std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest& request, const std::string& made) {
   std::vector<Chart> charts = charts_of_runs(runs), loss;
   if (!charts.empty() && charts[0].id == "loss") {
     loss.push_back(std::move(charts[0]));
     charts.erase(charts.begin());
   }
+  const bool is_live = !request.live_version.empty();
   const std::string title = "Report of " + title_of(runs);
   std::string body = fmt::format("<header><h1>{}</h1>\n{}</header>\n<main>\n", escape_xml(title), axis_choice());
   body += section("runs", "Runs", runs_table(runs));
@@ -109,7 +151,9 @@ std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest&
   body += section("evaluation", "Evaluation", grid(figures_of(evaluation_charts(runs, request.chance), "")));
   body += section("training", "Training", grid(figures_of(charts, "")));
   body += section("time-use", "Time", grid(own_figures(runs, time_charts)) + time_table(runs));
-  body += section("experts", "Experts", grid(load_figures(runs)));
+  body +=
+      section("ranks", "Ranks", grid(own_maps(runs, rank_maps) + own_figures(runs, rank_charts)) + rank_tables(runs));
+  body += section("experts", "Experts", grid(own_maps(runs, load_maps)));
   body += section("data", "Data", grid(own_figures(runs, source_charts)));
   body += section("events", "Events", events_tables(runs));
   body += section("configuration", "Configuration", settings_tables(runs));
@@ -119,11 +163,13 @@ std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest&
       "content=\"light dark\">\n"
       "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'; "
       "script-src "
-      "'unsafe-inline'; img-src data:\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body "
-      "data-axis=\"tokens\">\n{}</main>\n"
+      "'unsafe-inline'; img-src data:{}\">\n<title>{}</title>\n<style>\n{}</style>\n</head>\n<body "
+      "data-axis=\"tokens\"{}>\n{}</main>\n"
       "<footer>{}</footer>\n<div id=\"pointer\" role=\"status\" aria-live=\"polite\" "
       "hidden></div>\n<script>\n{}</script>\n</body>\n</html>\n",
-      escape_xml(title), kPageStyle, body, escape_xml(made), kPageScript);
+      is_live ? "; connect-src 'self'" : "", escape_xml(title), kPageStyle,
+      is_live ? fmt::format(" data-live=\"{}\"", escape_xml(request.live_version)) : "", body, escape_xml(made),
+      kPageScript + std::string(is_live ? kLiveScript : ""));
 }
 
 std::vector<std::pair<std::string, std::string>> report_figures(const std::vector<RunRecord>& runs,
@@ -138,7 +184,9 @@ std::vector<std::pair<std::string, std::string>> report_figures(const std::vecto
     const std::string prefix = runs.size() == 1 ? "" : fmt::format("run{}-", i);
     add(time_charts(runs[i]), prefix);
     add(source_charts(runs[i]), prefix);
-    for (const HeatMap& map : load_maps(runs[i])) files.emplace_back(prefix + map.id + ".svg", heat_map_file(map));
+    add(rank_charts(runs[i]), prefix);
+    for (const auto maps_of : {rank_maps, load_maps})
+      for (const HeatMap& map : maps_of(runs[i])) files.emplace_back(prefix + map.id + ".svg", heat_map_file(map));
   }
   return files;
 }

@@ -45,18 +45,19 @@ function cursor(svg, at) {
 }
 function tell(figure, svg, x, share) {
   const content = dataOf(figure), kind = kinds[svg.dataset.axis], lines = [];
-  let at = null;
+  let at = null, step = null;
   if (content.rows) {
     const points = content.points, i = points[kind].findIndex(end => x <= end);
     const row = Math.floor(share * content.rows.length);
     if (i < 0 || !content.rows[row]) return null;
     at = points[kind][i];
-    lines.push(place(points, i), `${content.row} ${row}: ${content.rows[row][i]}`);
+    lines.push('mean up to ' + place(points, i), `${content.row} ${row}: ${content.rows[row][i]}`);
   } else {
     for (const series of content.series) {
       const i = nearest(series.points[kind], x);
-      if (at === null) { at = series.points[kind][i]; lines.push(place(series.points, i)); }
-      lines.push(`${series.name}: ${series.points.y[i]}`);
+      if (at === null) { at = series.points[kind][i]; step = series.points.steps[i]; lines.push(place(series.points, i)); }
+      const other = series.points.steps[i] === step ? '' : `, step ${series.points.steps[i].toLocaleString('en')}`;
+      lines.push(`${series.name}${other}: ${series.points.y[i]}`);
     }
   }
   return {at, text: lines.join('\n')};
@@ -79,35 +80,75 @@ function hide() {
 function visible(figure) {
   return [...figure.querySelectorAll('svg.chart')].find(svg => svg.getClientRects().length > 0);
 }
-for (const pictures of document.querySelectorAll('.pictures')) {
-  const figure = pictures.closest('figure');
-  let index = null;
-  pictures.addEventListener('pointermove', event => {
-    const svg = visible(figure);
-    if (!svg) return;
-    const rect = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / rect.width;
-    const [left, top, width, height] = pair(svg.dataset.box), [low, high] = pair(svg.dataset.x);
-    const px = (event.clientX - rect.left) * scale, py = (event.clientY - rect.top) * scale;
-    if (px < left - 6 || px > left + width + 6) return hide();
-    show(figure, svg, low + (px - left) / width * (high - low), (py - top) / height, {x: event.clientX, y: event.clientY});
-  });
-  pictures.addEventListener('pointerleave', hide);
-  pictures.addEventListener('blur', hide);
-  pictures.addEventListener('keydown', event => {
-    const move = {ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -1e9, End: 1e9}[event.key];
-    const svg = visible(figure), content = dataOf(figure);
-    if (move === undefined || !svg || !content.series || content.series.length === 0) return;
-    event.preventDefault();
-    const list = content.series[0].points[kinds[svg.dataset.axis]];
-    index = Math.max(0, Math.min(list.length - 1, (index ?? 0) + move));
-    const rect = svg.getBoundingClientRect();
-    show(figure, svg, list[index], 0, {x: rect.left + rect.width / 2, y: rect.top + rect.height / 2});
-  });
+function attach() {
+  data.clear();
+  for (const pictures of document.querySelectorAll('.pictures')) {
+    const figure = pictures.closest('figure');
+    let index = null;
+    pictures.addEventListener('pointermove', event => {
+      const svg = visible(figure);
+      if (!svg) return;
+      const rect = svg.getBoundingClientRect(), scale = svg.viewBox.baseVal.width / rect.width;
+      const [left, top, width, height] = pair(svg.dataset.box), [low, high] = pair(svg.dataset.x);
+      const px = (event.clientX - rect.left) * scale, py = (event.clientY - rect.top) * scale;
+      if (px < left - 6 || px > left + width + 6) return hide();
+      show(figure, svg, low + (px - left) / width * (high - low), (py - top) / height, {x: event.clientX, y: event.clientY});
+    });
+    pictures.addEventListener('pointerleave', hide);
+    pictures.addEventListener('blur', hide);
+    pictures.addEventListener('keydown', event => {
+      const move = {ArrowLeft: -1, ArrowRight: 1, PageUp: -20, PageDown: 20, Home: -1e9, End: 1e9}[event.key];
+      const svg = visible(figure), content = dataOf(figure);
+      if (move === undefined || !svg || !content.series || content.series.length === 0) return;
+      event.preventDefault();
+      const list = content.series[0].points[kinds[svg.dataset.axis]];
+      index = Math.max(0, Math.min(list.length - 1, (index ?? 0) + move));
+      const rect = svg.getBoundingClientRect();
+      show(figure, svg, list[index], 0, {x: rect.left + rect.width / 2, y: rect.top + rect.height / 2});
+    });
+  }
 }
+attach();
 for (const input of document.querySelectorAll('input[name=axis]')) {
   if (input.checked) document.body.dataset.axis = input.value;
   input.addEventListener('change', () => { hide(); document.body.dataset.axis = input.value; });
 }
+)js";
+
+// What a page of `athanor report --live` has in addition: it looks for a new version, and replaces its content.
+inline constexpr const char* kLiveScript = R"js(
+const foot = document.querySelector('footer'), made = document.createElement('span'), state = document.createElement('span');
+made.textContent = foot.textContent;
+state.setAttribute('role', 'status');
+foot.replaceChildren(made, ' ', state);
+function openParts() { return [...document.querySelectorAll('main details')].map(part => part.open); }
+async function renew() {
+  const answer = await fetch('./', {cache: 'no-store'});
+  const page = new DOMParser().parseFromString(await answer.text(), 'text/html'), main = page.querySelector('main');
+  if (!answer.ok || !main) return page.querySelector('p')?.textContent ?? 'The server has no page.';
+  const open = openParts();
+  document.querySelector('main').replaceWith(document.adoptNode(main));
+  [...document.querySelectorAll('main details')].forEach((part, i) => { part.open = Boolean(open[i]); });
+  made.textContent = page.querySelector('footer').textContent;
+  document.title = page.title;
+  document.body.dataset.live = page.body.dataset.live;
+  attach();
+  return '';
+}
+async function look() {
+  try {
+    const answer = await fetch('version', {cache: 'no-store'});
+    const version = (await answer.text()).trim();
+    // Not while a reader looks at values: the pointer would lose them.
+    const isNew = version !== document.body.dataset.live && tip.hidden;
+    const failure = !answer.ok ? version : isNew ? await renew() : '';
+    state.textContent = failure ? `This is the last state: ${failure}` : 'Live: looks for new steps every 5 seconds.';
+  } catch {
+    state.textContent = 'The server does not answer any more: this is its last state.';
+  }
+}
+state.textContent = 'Live: looks for new steps every 5 seconds.';
+setInterval(look, 5000);
 )js";
 
 }  // namespace athanor

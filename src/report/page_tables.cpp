@@ -11,6 +11,7 @@
 #include "report/chart_svg.h"
 #include "report/comparison.h"
 #include "report/html.h"
+#include "report/rank_charts.h"
 #include "report/run_charts.h"
 
 namespace athanor {
@@ -40,6 +41,12 @@ std::string ending_of(const RunRecord& run) {
   return run.events.back().text;
 }
 
+std::string ranks_of(const RunRecord& run) {
+  const auto begun =
+      std::find_if(run.events.rbegin(), run.events.rend(), [](const RunEvent& event) { return event.ranks > 0; });
+  return begun == run.events.rend() ? "" : std::to_string(begun->ranks);
+}
+
 std::string clock_text(double time) {
   if (time <= 0 || time > 4e9) return "";
   const auto seconds = static_cast<std::time_t>(time);
@@ -52,18 +59,19 @@ std::string loss_text(const MeanLoss& loss) { return fmt::format("{:.4f} ± {:.4
 
 std::string runs_table(const std::vector<RunRecord>& runs) {
   HtmlTable table{"",
-                  {{"run", "model", "step", "tokens", "loss", "validation loss", "tokens/s", "MFU", "worked",
-                    "attempts", "steps skipped", "rolled back", "end"}},
+                  {{"run", "model", "ranks", "step", "tokens", "last loss", "last validation loss", "last tokens/s",
+                    "last MFU", "time of all steps", "attempts", "steps skipped", "rolled back", "end"}},
                   {}};
   for (const RunRecord& run : runs) {
     const StepRecord& steps = run.steps;
     table.rows.push_back(
-        {run.name, setting(run.settings, "model.family"), place_text(ChartAxis::kSteps, steps.steps.back()),
-         place_text(ChartAxis::kTokens, steps.tokens.back()), number(last_finite(steps.field("loss"))),
-         number(last_finite(steps.field("validation_loss"))), whole_number(last_finite(steps.field("tps"))),
-         number(100 * last_finite(steps.field("mfu")), "%"), place_text(ChartAxis::kTime, steps.seconds.back()),
-         number(last_finite(steps.field("attempt"))), std::to_string(count_of(run, {"skip"})),
-         std::to_string(count_of(run, {"roll_back", "went_back"})), ending_of(run)});
+        {run.name, setting(run.settings, "model.family"), ranks_of(run),
+         place_text(ChartAxis::kSteps, steps.steps.back()), place_text(ChartAxis::kTokens, steps.tokens.back()),
+         number(last_finite(steps.field("loss"))), number(last_finite(steps.field("validation_loss"))),
+         whole_number(last_finite(steps.field("tps"))), number(100 * last_finite(steps.field("mfu")), "%"),
+         place_text(ChartAxis::kTime, steps.seconds.back()), number(last_finite(steps.field("attempt"))),
+         std::to_string(count_of(run, {"skip"})), std::to_string(count_of(run, {"roll_back", "went_back"})),
+         ending_of(run)});
   }
   return html_table(table);
 }
@@ -126,6 +134,21 @@ std::string time_table(const std::vector<RunRecord>& runs) {
   return table.rows.size() > 1 ? html_table(table) : "";
 }
 
+std::string rank_tables(const std::vector<RunRecord>& runs) {
+  std::string html;
+  for (const RunRecord& run : runs) {
+    HtmlTable table{
+        "Milliseconds a step, by rank" + (runs.size() > 1 ? ": " + run.name : std::string()), rank_rows(run), {}};
+    if (!table.rows.empty()) html += html_table(table);
+  }
+  if (!html.empty())
+    html +=
+        "<p class=\"note\">A slow rank computes longest, and the others wait for it. The times are those up to the "
+        "last "
+        "20th step of each attempt.</p>\n";
+  return html;
+}
+
 std::string events_tables(const std::vector<RunRecord>& runs) {
   std::string html;
   for (const RunRecord& run : runs) {
@@ -139,7 +162,7 @@ std::string events_tables(const std::vector<RunRecord>& runs) {
         ++left_out;
         continue;
       }
-      table.rows.push_back({clock_text(event.time), std::to_string(event.attempt),
+      table.rows.push_back({clock_text(event.time), event.attempt > 0 ? std::to_string(event.attempt) : "",
                             place_text(ChartAxis::kSteps, static_cast<double>(event.step)), event.kind, event.text});
     }
     html += html_table(table);

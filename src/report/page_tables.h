@@ -14,6 +14,8 @@ std::string runs_table(const std::vector<RunRecord>& runs);
 std::string comparison_table(const std::vector<RunRecord>& runs);
 /// What the time of each run went to; "" if it is not known.
 std::string time_table(const std::vector<RunRecord>& runs);
+/// Where the time of each rank went; "" if the runs had one rank, or too many.
+std::string rank_tables(const std::vector<RunRecord>& runs);
 /// What happened to each run.
 std::string events_tables(const std::vector<RunRecord>& runs);
 /// How the configurations differ, and each in full.

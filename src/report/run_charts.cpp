@@ -17,13 +17,14 @@ struct Shown {
   bool is_smoothed;
 };
 
+constexpr size_t kMostMarks = 500;
 constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr Shown kShown[] = {
     {"lr", "Learning rate", "", "lr", 1, false},
     {"grad-norm", "Gradient norm", "before clipping", "grad_norm", 1, true},
     {"changed", "Share of changed weights", "of the weights, in each update", "changed_share", 1, true},
     {"tps", "Throughput", "tokens a second", "tps", 1, true},
-    {"mfu", "MFU", "% of the machine's peak", "mfu", 100, true},
+    {"mfu", "MFU", "% of the peak of its ranks, as it was measured or configured", "mfu", 100, true},
     {"memory", "Memory", "GiB of the first rank's process", "memory_bytes", 1 / kGiB, false},
     {"device-memory", "Device memory", "GiB of tensors on the first rank's device", "device_memory_bytes", 1 / kGiB,
      false},
@@ -44,8 +45,9 @@ std::string note_of(size_t least, size_t most) {
 }
 
 void add_marks(const RunRecord& run, size_t ink, Chart& chart) {
+  size_t shown = 0;
   for (const RunEvent& event : run.events) {
-    if (!event.is_shown) continue;
+    if (!event.is_shown || ++shown > kMostMarks) continue;
     const std::string what =
         fmt::format("step {}: {}{}{}", event.step, event.kind, event.text.empty() ? "" : ", ", event.text);
     chart.marks.push_back({place_of_step(run.steps, event.step), ink, what});
@@ -91,6 +93,7 @@ Chart chart_of(const Shown& shown, const std::vector<RunRecord>& runs) {
     else
       series.line = thinned(runs[i].steps, values);
     chart.series.push_back(std::move(series));
+    if (chart.id == "grad-norm") add_marks(runs[i], i, chart);
   }
   return chart;
 }

@@ -55,6 +55,14 @@ std::string describe(const Event& event, const std::string& kind) {
   return said;
 }
 
+std::string shortened(std::string text) {
+  constexpr size_t kMost = 1000;
+  if (text.size() <= kMost) return text;
+  size_t end = kMost;
+  while (end > 0 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;  // not within a character
+  return text.substr(0, end) + "…";
+}
+
 }  // namespace
 
 std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
@@ -72,8 +80,9 @@ std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
     if (read.kind.empty()) continue;
     read.step = integer_in(event, "step");
     read.attempt = integer_in(event, "attempt");
+    read.ranks = integer_in(event, "ranks");
     if (event.contains("time") && event["time"].is_number()) read.time = event["time"].get<double>();
-    read.text = describe(event, read.kind);
+    read.text = shortened(describe(event, read.kind));
     read.is_shown = kShown.contains(read.kind) || (read.kind == "end" && integer_in(event, "exit_code") != 0);
     events.push_back(std::move(read));
   }

@@ -15,6 +15,7 @@ struct RunEvent {
   double time = 0;        ///< seconds since 1970; 0 if the line has none
   std::string text;       ///< what the event tells, for a table: "exit code 0, complete"
   bool is_shown = false;  ///< it has a mark on the time line: a restart, a skipped step, a rule that holds …
+  int64_t ranks = 0;      ///< with which an attempt begins; 0 for other events
 };
 
 /// Returns the events of a file in their order. Lines that are no event are left out; a missing file has none.

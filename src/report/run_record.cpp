@@ -15,6 +15,7 @@
 #include "plot/step_table.h"
 #include "plot/worked_time.h"
 #include "report/last_line.h"
+#include "report/run_attempts.h"
 
 namespace athanor {
 namespace {
@@ -86,12 +87,19 @@ RunRecord read_run_record(const std::string& given) {
   RunRecord run;
   run.name = name_of_run(given);
   const fs::path path = given;
-  run.steps = read_steps(find_metrics(given));
+  const fs::path metrics = find_metrics(given);
+  run.steps = read_steps(metrics);
+  run.ranks = read_rank_record(metrics);
   if (!fs::is_directory(path)) return run;
   run.folder = path;
   run.settings = read_run_settings(path / "config.toml");
   run.events = read_run_events(path / "events.jsonl");
   run.is_running = !has_ended(run.events);
+  std::vector<RunEvent> launched = read_run_attempts(path / "attempts");
+  if (!launched.empty()) {
+    std::ranges::move(launched, std::back_inserter(run.events));
+    std::ranges::stable_sort(run.events, {}, &RunEvent::time);
+  }
   run.evaluations.name = run.name;
   std::error_code ignored;
   if (fs::is_directory(path / "evals", ignored) && !fs::is_empty(path / "evals", ignored)) {

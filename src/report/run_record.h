@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "plot/score_history.h"
+#include "report/rank_record.h"
 #include "report/run_events.h"
 #include "report/run_settings.h"
 
@@ -33,6 +34,7 @@ struct RunRecord {
   std::filesystem::path folder;  ///< empty if a file of metrics was given
   RunSettings settings;
   StepRecord steps;
+  RankRecord ranks;  ///< without times if the run had one rank
   std::vector<RunEvent> events;
   RunResults evaluations;   ///< without results if the run has none
   bool is_running = false;  ///< its last event is no end

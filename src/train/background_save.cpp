@@ -40,6 +40,8 @@ struct Job {
   std::filesystem::path folder;
   nlohmann::json model, state;
   RotationOptions options;
+  std::shared_ptr<SpanLog> spans;  // null: none
+  size_t span = SpanLog::kNone;
 };
 
 }  // namespace
@@ -57,6 +59,7 @@ struct BackgroundSave::Worker {
   std::optional<Job> job;
   std::optional<SaveOutcome> outcome;
   bool leave = false, left = false;
+  std::shared_ptr<SpanLog> spans;
   std::atomic<bool> given_up = false;
 
   Worker(const TrainState& state, Tell on_disk, std::optional<LocalPlace> place)
@@ -165,6 +168,7 @@ void BackgroundSave::Worker::run() {
     } catch (...) {
       result.failure = std::current_exception();
     }
+    if (job->spans) job->spans->close(job->span);
     result.seconds = seconds_since(job->begin);
     if (!result.failure && result.to == SaveTo::kRunFolder && group->rank() == 0 && !given_up) tell(result);
     lock.lock();
@@ -194,6 +198,11 @@ BackgroundSave::~BackgroundSave() {
 
 int64_t BackgroundSave::pool_bytes() const { return worker_->pool.num_bytes(); }
 
+void BackgroundSave::record_spans(std::shared_ptr<SpanLog> spans) {
+  const std::lock_guard lock(worker_->mutex);
+  worker_->spans = std::move(spans);
+}
+
 bool BackgroundSave::is_writing() const {
   const std::lock_guard lock(worker_->mutex);
   return worker_->job.has_value();
@@ -216,6 +225,8 @@ void BackgroundSave::start(TrainState& state, SaveTo to) {
   job.options = rotation_options(state.config.checkpoint);
   job.outcome.copy_s = seconds_since(job.begin);
   const std::lock_guard lock(worker_->mutex);
+  job.spans = worker_->spans;
+  if (job.spans) job.span = job.spans->open({Span::Row::kSaving, "write a checkpoint", "saving"});
   worker_->job = std::move(job);
   pending_ = to;
   worker_->changed.notify_all();

@@ -13,6 +13,7 @@
 #include <optional>
 #include <thread>
 
+#include "base/span_log.h"
 #include "train/local_save.h"
 #include "train/train_state.h"
 
@@ -67,6 +68,8 @@ class BackgroundSave {
   void before_update() const;
 
   int64_t pool_bytes() const;
+  /// Makes the thread log when it writes; null: no more.
+  void record_spans(std::shared_ptr<SpanLog> spans);
 
  private:
   struct Worker;

@@ -7,6 +7,8 @@
 #include <cmath>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <numeric>
+#include <string_view>
 
 #include "base/text.h"
 #include "base/wall_clock.h"
@@ -37,8 +39,45 @@ void add_norms(const StepMetrics& m, nlohmann::ordered_json& line) {
   line["expert_grad_norm_imbalance"] = RankNorms::imbalance(experts);
 }
 
+// Six digits: fp32 sums have no more, and lines of deep models stay short.
+double six_digits(double value) {
+  return std::isfinite(value) ? std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr) : value;
+}
+
+nlohmann::ordered_json time_extremes(const std::vector<double>& seconds) {
+  const auto [least, most] = std::ranges::minmax_element(seconds);
+  const auto at = [&](auto where) -> nlohmann::ordered_json {
+    return {{"rank", where - seconds.begin()}, {"s", six_digits(*where)}};
+  };
+  const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
+  return {{"least", at(least)}, {"mean", six_digits(sum / static_cast<double>(seconds.size()))}, {"most", at(most)}};
+}
+
+void add_times(const RankTimes& times, nlohmann::ordered_json& line) {
+  const size_t ranks = times.of[0].size();
+  if (ranks <= RankNorms::kMostListed) {
+    auto& listed = line["rank_times"];
+    for (size_t part = 0; part < kNumTimeParts; ++part)
+      for (const double seconds : times.of[part]) listed[kTimePartNames[part]].push_back(six_digits(seconds));
+    return;
+  }
+  auto& shown = line["rank_time_extremes"];
+  std::vector<double> compute(ranks), comm(ranks);
+  for (size_t part = 0; part < kNumTimeParts; ++part) {
+    const std::string_view name = kTimePartNames[part];
+    shown[name] = time_extremes(times.of[part]);
+    for (size_t rank = 0; rank < ranks; ++rank) {
+      if (name.ends_with("_compute")) compute[rank] += times.of[part][rank];
+      if (name.ends_with("_comm")) comm[rank] += times.of[part][rank];
+    }
+  }
+  shown["compute"] = time_extremes(compute);
+  shown["comm"] = time_extremes(comm);
+}
+
 void add_ranks(const StepMetrics& m, nlohmann::ordered_json& line) {
   if (m.rank_norms) add_norms(m, line);
+  if (m.rank_times) add_times(*m.rank_times, line);
   if (m.tokens_per_dest_rank) {
     const auto& tokens = *m.tokens_per_dest_rank;
     line["tokens_per_dest_rank"] = {{"max", tokens.max}, {"mean", tokens.mean}, {"min", tokens.min}};
@@ -49,11 +88,6 @@ void add_ranks(const StepMetrics& m, nlohmann::ordered_json& line) {
                                    {"bytes_outside", group.bytes_outside},
                                    {"waited_s", group.waited_s}};
   }
-}
-
-// Six digits: fp32 sums have no more, and lines of deep models stay short.
-double six_digits(double value) {
-  return std::isfinite(value) ? std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr) : value;
 }
 
 void add_layers(const StepMetrics& m, nlohmann::ordered_json& line) {

@@ -12,6 +12,7 @@
 #include "ops/transfer.h"
 #include "train/evaluation_scores.h"
 #include "train/layer_metrics.h"
+#include "train/rank_times.h"
 
 namespace athanor {
 
@@ -83,6 +84,7 @@ struct StepMetrics {
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident memory now, and its maximum so far
   std::vector<RouterMetrics> routers;                 ///< one for each layer with experts; empty for dense models
   std::optional<RankNorms> rank_norms;                ///< only if there are several ranks
+  std::optional<RankTimes> rank_times;                ///< only if there are several ranks, and not in each step
   std::optional<TokensPerRank> tokens_per_dest_rank;  ///< only if there are several expert ranks
   /// traffic since the step before, by communicator; empty if there is one rank
   std::map<std::string, GroupTraffic> traffic;

@@ -15,7 +15,6 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "ops/transfer.h"
-#include "parallel/pipeline_timeline.h"
 #include "parallel/share.h"
 #include "train/background_verification.h"
 #include "train/device_watch.h"
@@ -37,6 +36,7 @@
 #include "train/start.h"
 #include "train/step_lines.h"
 #include "train/step_summary.h"
+#include "train/step_trace.h"
 #include "train/step_watches.h"
 #include "train/thread_trial.h"
 #include "train/train_step.h"
@@ -66,9 +66,13 @@ class Run {
         shares_cores_(share_cores(mesh_->world(), started.threads.threads)),
         threads_(started.threads.threads, !may_try_threads(started.threads) || !state_->model.device().is_cpu()),
         rehearsals_(rehearse()), watches_(*state_, at, shares_cores_),
-        verification_(std::move(started.data.unverified)) {
+        verification_(std::move(started.data.unverified)), times_(std::make_shared<PhaseTimes>(*mesh_)),
+        rank_times_(*mesh_, *times_), trace_(*state_, *mesh_, at) {
     const auto& config = state_->config;
+    at.phases.times = times_;
     state_->phases = at.phases;
+    batches_.record_spans(trace_.log());
+    saves_.record_spans(trace_.log());
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batches_.ahead(); };
     if (!state_->model.device().is_cpu() && world_.size() > 1) {
       device_watch_.emplace(*mesh_, state_->model.device(), config.parallelism.collective_timeout_s);
@@ -80,6 +84,8 @@ class Run {
       lines_.emplace(config.metrics.log_interval, first_step_, state_->run_config.train.steps);
     }
   }
+
+  ~Run() { at_.phases.times = nullptr; }
 
   int loop() {
     std::optional<UnreadableData> unreadable;
@@ -148,6 +154,7 @@ class Run {
       else if (due(state_->position.step, config.checkpoint.local_interval))
         saves_.save_local();
       note_saves();
+      trace_.end();
       fault_point("train.after_step");
       if (asked.stop_signal != 0 || (asked.time_is_up && !is_complete())) return end_stopped(asked);
       if (gate_.stops()) return saves_.end_by_rule(gate_.reason());
@@ -183,6 +190,8 @@ class Run {
   // Nothing, if the step could not be applied and the run continues with the next batch.
   std::optional<StepMetrics> one_step() {
     const auto start = Clock::now();
+    if (state_->position.step == first_step_) times_->take();  // what came before is the start of the attempt
+    trace_.begin(state_->position.step + 1);
     at_.enter("data", board::Phase::kData);
     const Batch batch = batches_.take();
     at_.phase = "step";
@@ -193,6 +202,7 @@ class Run {
     watches_.begin_step();
     const StepReport report = step_on_threads(batch);
     at_.phases.enter(board::Phase::kIdle);
+    trace_.add_actions();
     const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
     const ops::DeviceMemory memory = ops::device_memory(device);
     if (may_roll_back(report.verdict)) {
@@ -204,11 +214,9 @@ class Run {
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
       report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
-    if (report.step == state_->config.metrics.timeline_step && state_->model.mesh.layout().pipeline() > 1)
-      write_timeline(state_->model.pipeline, mesh_->host_group(GroupKind::kPipeline),
-                     RunFolder{state_->config.train.run_dir}.log(), report.step, mesh_->is_first());
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.watch_s = watches_.take_seconds();
+    metrics.rank_times = rank_times_.took_step();
     metrics.layers = std::exchange(layers_, {});
     if (!device.is_cpu()) {
       metrics.transfers = transfers;
@@ -349,6 +357,9 @@ class Run {
   std::optional<StepLines> lines_;
   RunReport report_;
   BackgroundVerification verification_;
+  std::shared_ptr<PhaseTimes> times_;
+  RankTimesGatherer rank_times_;
+  StepTrace trace_;
 };
 
 }  // namespace

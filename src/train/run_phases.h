@@ -1,19 +1,56 @@
 #pragma once
-// What a rank of a run is doing, shown on the board of its node.
+// What a rank of a run is doing: shown on the board of its node, timed, and logged for a trace.
 
 #include <functional>
+#include <memory>
 
 #include "board/publisher.h"
+#include "parallel/layer_spans.h"
+#include "train/phase_times.h"
 
 namespace athanor {
+
+/// Logs the phases as spans. Forward and backward are not among them: the actions of the pipeline are logged when they
+/// are over (parallel/trace.h).
+class PhaseSpans {
+ public:
+  PhaseSpans(std::shared_ptr<SpanLog> log, std::shared_ptr<LayerSpans> layers)
+      : log_(std::move(log)), layers_(std::move(layers)) {}
+
+  void enter(board::Phase phase) {
+    log_->close(open_);
+    open_ = SpanLog::kNone;
+    const bool has_actions = phase == board::Phase::kForward || phase == board::Phase::kBackward;
+    if (!has_actions && phase != board::Phase::kIdle)
+      open_ = log_->open_always(
+          {Span::Row::kTraining,
+           phase == board::Phase::kData ? "wait for batch" : board::phase_name(static_cast<uint32_t>(phase)), "phase"});
+  }
+
+  /// An action of the pipeline begins to compute, and has computed.
+  void begin_action() { layers_->begin_action(); }
+  void end_action() { layers_->end_action(); }
+
+ private:
+  std::shared_ptr<SpanLog> log_;
+  std::shared_ptr<LayerSpans> layers_;
+  size_t open_ = SpanLog::kNone;
+};
 
 struct RunPhases {
   board::Publisher board;
   std::function<void(board::Phase)> begins;  ///< if set, is called when a phase begins
+  std::shared_ptr<PhaseTimes> times;         ///< may be null, as may the next one
+  std::shared_ptr<PhaseSpans> spans;
+
+  /// Whether anything is to be told of a phase.
+  bool are_seen() const { return board || begins || times || spans; }
 
   /// @param microbatch  −1 outside of forward and backward.
   void enter(board::Phase phase, int microbatch = -1) const {
     board.set_phase(phase, microbatch);
+    if (times) times->enter(phase);
+    if (spans) spans->enter(phase);
     if (begins) begins(phase);
   }
 };

@@ -47,6 +47,10 @@ class RunSaves {
   /// of this step if one was put off.
   /// @param any_writes  whether any rank is still writing; the same on all ranks.
   void look_after(bool any_writes);
+  /// Makes the thread that writes in the background log what it does; null: no more.
+  void record_spans(const std::shared_ptr<SpanLog>& spans) {
+    if (background_) background_->record_spans(spans);
+  }
   /// Returns whether this rank is writing a checkpoint in the background.
   bool is_writing() const { return background_ && background_->is_writing(); }
   /// Saves what a signal or the clock asks for when there is no new step, unless this one is saved.

@@ -33,6 +33,7 @@ void StageBatches::enter() {
   loader_.emplace(data_->train, static_cast<uint64_t>(config.train.seed), state_.position.ledger,
                   config.train.global_batch_size, static_cast<int>(config.data.num_threads),
                   std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
+  loader_->record_spans(spans_);
   agree_on_reading(mesh_.group(GroupKind::kWorld), failure_of_next());
 }
 
@@ -52,6 +53,11 @@ std::exception_ptr StageBatches::failure_of_next() {
   std::exception_ptr failure = loader_->failure();
   waited_s_ += seconds_since(start);
   return failure;
+}
+
+void StageBatches::record_spans(std::shared_ptr<SpanLog> spans) {
+  spans_ = std::move(spans);
+  if (loader_) loader_->record_spans(spans_);
 }
 
 double StageBatches::take_waited_s() { return std::exchange(waited_s_, 0); }

@@ -32,6 +32,9 @@ class StageBatches {
   /// Seconds that failure_of_next() has waited since this was last called.
   double take_waited_s();
 
+  /// Makes the threads that read ahead log their reads; null: no more.
+  void record_spans(std::shared_ptr<SpanLog> spans);
+
   const StageData& data() const { return *data_; }  ///< those of the present training phase
   size_t num_stages() const { return stages_.size(); }
 
@@ -45,6 +48,7 @@ class StageBatches {
   std::optional<Loader> loader_;
   std::optional<Batch> next_;  // the batch of the next step, if it was sent ahead
   double waited_s_ = 0;
+  std::shared_ptr<SpanLog> spans_;
 };
 
 }  // namespace athanor

@@ -48,11 +48,15 @@ std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch,
 LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
                            const std::function<void(const Action&)>& after) {
   PipelineHooks hooks;
-  if (s.phases.board || s.phases.begins)
+  if (s.phases.are_seen())
     hooks.before = [&](const Action& action) {
       const bool forward = action.work == Work::kForward;
       s.phases.enter(forward ? board::Phase::kForward : board::Phase::kBackward, action.microbatch);
     };
+  if (s.phases.spans) {
+    hooks.begins = [&](const Action&) { s.phases.spans->begin_action(); };
+    hooks.ends = [&](const Action&) { s.phases.spans->end_action(); };
+  }
   hooks.before_last_backward = [&](int) { s.optimizer.last_microbatch = true; };
   hooks.after = [&](const Action& action) {
     s.optimizer.last_microbatch = false;

@@ -1,5 +1,7 @@
 #include "wire/operation.h"
 
+#include "base/span_log.h"
+
 #include <algorithm>
 
 #include "base/error.h"
@@ -82,6 +84,7 @@ void Operation::go_on() {
       phase_.reset();
       phases_.clear();
       held_.reset();
+      completed_ns_.store(span_clock_ns(), std::memory_order_relaxed);
       done_.store(true, std::memory_order_release);
       return;
     }

@@ -70,6 +70,8 @@ class Operation {
   int64_t scratch_bytes() const { return phase_ ? phase_->scratch_bytes() : 0; }
   /// True if nothing will be in flight any more and everything received is in place.
   bool done() const { return done_.load(std::memory_order_acquire); }
+  /// When it was done, on the clock of span_clock_ns() (base/span_log.h); 0 before that.
+  int64_t completed_ns() const { return completed_ns_.load(std::memory_order_relaxed); }
   /// True if a peer did something other than expected. Messages in flight may stay so for ever, and keep their memory.
   bool failed() const { return failed_.load(std::memory_order_acquire); }
   /// Returns what the peer did, once failed(). Members are written as "{3}"; the caller knows their names.
@@ -92,6 +94,7 @@ class Operation {
   std::vector<Transfer*> free_;
   int64_t in_flight_ = 0;
   std::string error_;
+  std::atomic<int64_t> completed_ns_ = 0;
   std::atomic<bool> done_ = false, failed_ = false;
 };
 

@@ -34,3 +34,36 @@ def write_run(folder, steps, seed=0, level=2.0, experts=4, sources=(), events=()
     values = {"model.family": "olmoe", "optimizer.lr": 1e-3, "train.run_dir": str(folder)} | (settings or {})
     (folder / "config.toml").write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in values.items()))
     return folder
+
+
+RANK_PARTS = ("data", "forward_compute", "forward_comm", "backward_compute", "backward_comm", "optimizer_compute", "optimizer_comm", "save", "evaluation",
+              "other")
+
+
+def add_rank_times(run, ranks, slow=2):
+    """Gives every 20th step the times of its ranks, of which one computes 1.5 times as long and the others wait for it; of more than 32 ranks the
+    extremes."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    for line in lines[19::20]:
+        times = {part: [0.01] * ranks for part in RANK_PARTS}
+        times["forward_compute"] = [0.15 if rank == slow else 0.1 for rank in range(ranks)]
+        times["backward_comm"] = [0.0 if rank == slow else 0.05 for rank in range(ranks)]
+        if ranks <= 32:
+            line["rank_times"] = times
+            continue
+        sums = {"compute": [sum(times[part][r] for part in RANK_PARTS if part.endswith("_compute")) for r in range(ranks)],
+                "comm": [sum(times[part][r] for part in RANK_PARTS if part.endswith("_comm")) for r in range(ranks)]}
+        line["rank_time_extremes"] = {
+            part: {"least": {"rank": values.index(min(values)), "s": min(values)}, "mean": sum(values) / ranks,
+                   "most": {"rank": values.index(max(values)), "s": max(values)}} for part, values in (times | sums).items()}
+    (run / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+def add_attempts(run, attempts):
+    """Writes what `athanor launch` leaves: of each attempt its hosts, and its verdict if it has ended."""
+    for number, (hosts, verdict) in enumerate(attempts, 1):
+        folder = run / "attempts" / f"{number:03}"
+        folder.mkdir(parents=True)
+        (folder / "hosts").write_text("".join(host + "\n" for host in hosts))
+        if verdict:
+            (folder / "verdict.json").write_text(json.dumps({"format": 1, "attempt": number} | verdict))

@@ -32,7 +32,7 @@ KINDS = {
     "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
     "--job-script": "lines", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
     "plot --tasks": "choice", "models": "model", "--tasks": "choice", "--data": "rows", "--include-path": "folder", "--compare": "results",
-    "--figure": "picture", "--metric": "choice", "eval --out": "results to write", "eval --set": "layout",
+    "--figure": "picture", "--metric": "choice", "eval --out": "results to write", "eval --set": "layout", "--address": "address",
 }
 WRONG = {  # name of the case → value
     "tokenizer": {"missing": "nowhere.json", "a folder": "empty", "an empty file": "empty.json", "not a tokenizer": "notes.txt"},
@@ -64,6 +64,7 @@ WRONG = {  # name of the case → value
     "results": {"missing": "nowhere.json", "a folder": "empty", "not JSON": "notes.txt", "an empty file": "empty.json"},
     "results to write": {"a folder in a file": "notes.txt/x"},
     "layout": {"without a value": "parallelism", "of another table": "train.steps=1", "of a wrong type": "parallelism.expert_parallel_degree=many"},
+    "address": {"a name": "localhost"},
     ANY: {},
 }
 NUMBERS = {"a text": "many", "too small": "-7", "too large": "99999999999999999999999"}

@@ -92,6 +92,13 @@ ScoreHistory history_of(const std::vector<ChosenModel>& models, const std::vecto
       runs, {.metric = given.metric, .tasks = {}, .chance = chance.get<std::map<std::string, double>>()});
 }
 
+// Results of a run are named by the run, too: every run has a step-00001000.
+std::string column_of(const fs::path& file) {
+  const fs::path folder = fs::absolute(file).parent_path();
+  const std::string name = file.stem().string();
+  return folder.filename() == "evals" ? folder.parent_path().filename().string() + "/" + name : name;
+}
+
 // A table of each run's checkpoints; with results of --compare, also the last checkpoint of each in detail.
 std::vector<NamedResults> show_progression(const std::vector<ChosenModel>& models,
                                            const std::vector<NamedResults>& results, const EvalArguments& given,
@@ -118,7 +125,7 @@ void show_results(const std::vector<ChosenModel>& models, const std::vector<Name
     return;
   }
   if (shown.empty()) return;
-  for (const std::string& file : given.compare) shown.push_back({fs::path(file).stem().string(), read_results(file)});
+  for (const std::string& file : given.compare) shown.push_back({column_of(file), read_results(file)});
   fmt::print("{}", results_table(shown, chance));
 }
 
