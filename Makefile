@@ -1,6 +1,6 @@
 # This file is thin on purpose: each target sets up what it needs and calls a script, whose first lines describe it.
 
-.PHONY: setup build install quickstart test test-all faults fuzz-layouts check format bench bench-moe bench-overhead bench-data clean
+.PHONY: setup build install quickstart test test-all faults fuzz-layouts check format bench bench-moe bench-overhead bench-data learning clean
 
 build:       ## build/athanor
 	@scripts/build
@@ -53,6 +53,12 @@ bench-overhead:  ## one tiny layer by transformers and by Athanor, alternately
 	@scripts/setup --tests
 	@scripts/build
 	@.venv/bin/python bench/peers/overhead
+
+learning:    ## a dense and a sparse model at equal compute, three seeds (about an hour): the tables and pictures of docs/learning.md
+	@scripts/setup --tests --text
+	@scripts/build
+	@.venv/bin/pip install --quiet matplotlib
+	@.venv/bin/python bench/learning/run --books $(or $(ATHANOR_SHARED),../shared)/data/text/books --rows $(or $(ATHANOR_SHARED),../shared)/data/eval --pictures docs/pictures
 
 bench-data:  ## encoding by `tokenizers` and by Athanor alternately, on the shared texts
 	@scripts/setup --tests

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/span_log.h"
 
 namespace athanor {
 

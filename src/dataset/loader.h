@@ -6,10 +6,11 @@
 #include <memory>
 #include <vector>
 
-#include "base/span_log.h"
 #include "dataset/mixture.h"
 
 namespace athanor {
+
+class SpanLog;
 
 struct Batch {
   int64_t num_sequences = 0;  ///< sequences of the whole (global) batch

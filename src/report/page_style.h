@@ -23,7 +23,7 @@ figure{margin:0;padding:12px 14px;background:var(--card);border:1px solid var(--
 .slim{display:none}
 .legend{list-style:none;display:flex;flex-wrap:wrap;gap:2px 18px;margin:6px 0 4px;padding:0;font-size:.87rem} .legend li{overflow-wrap:anywhere} .legend svg{margin-right:6px}
 .scroll{overflow-x:auto} table{border-collapse:collapse;font-size:.87rem;margin:6px 0;font-variant-numeric:tabular-nums} caption{text-align:left;color:var(--pale);padding:2px 0}
-th,td{padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)} thead th{color:var(--pale);font-weight:500;white-space:nowrap} tbody th{font-weight:500} td.pale{color:var(--pale)}
+th,td{min-width:3em;padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--rule)} thead th{color:var(--pale);font-weight:500;vertical-align:bottom} tbody th{font-weight:500} td.pale{color:var(--pale)}
 details{margin-top:6px} summary{cursor:pointer;color:var(--pale);font-size:.87rem;min-height:24px}
 #pointer{position:fixed;z-index:9;pointer-events:none;background:var(--tip);color:var(--tip-ink);padding:6px 10px;border-radius:6px;font-size:.82rem;max-width:min(420px,92vw);white-space:pre-line;font-variant-numeric:tabular-nums}
 footer{margin-top:40px}

@@ -6,6 +6,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/span_log.h"
 #include "dataset/loader.h"
 #include "train/run_data.h"
 #include "train/train_state.h"
