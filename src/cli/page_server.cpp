@@ -16,7 +16,6 @@
 #include <utility>
 
 #include "base/error.h"
-#include "base/log.h"
 #include "plot/svg_parts.h"
 
 namespace athanor {
@@ -26,11 +25,11 @@ constexpr ev_ssize_t kMostHeaderBytes = 16 << 10;
 constexpr int kIdleSeconds = 30;  // a connection is closed then
 constexpr timeval kLook{0, 100'000};
 
-using Headers = std::pair<const char*, const char*>;
-constexpr std::array<Headers, 4> kHeaders{{{"Cache-Control", "no-store"},
-                                           {"X-Content-Type-Options", "nosniff"},
-                                           {"X-Frame-Options", "DENY"},
-                                           {"Referrer-Policy", "no-referrer"}}};
+using Header = std::pair<const char*, const char*>;
+constexpr std::array<Header, 4> kHeaders{{{"Cache-Control", "no-store"},
+                                          {"X-Content-Type-Options", "nosniff"},
+                                          {"X-Frame-Options", "DENY"},
+                                          {"Referrer-Policy", "no-referrer"}}};
 
 bool is_ipv6(const std::string& address) { return address.find(':') != address.npos; }
 

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "layout/timeline_picture.h"
+#include "parallel/share.h"
 #include "parallel/trace.h"
 
 namespace athanor {
@@ -59,10 +60,10 @@ Timeline gather_timeline(const Pipeline& pipeline, comm::Communicator& ranks) {
   add_actions(pipeline, log);
   const SpanLog::Spans spans = log.stop();
   const std::string own = trace_events(spans, agree_on_clock(ranks, spans.begin_ns), ranks.rank(), "");
-  std::vector<int> all(static_cast<size_t>(ranks.size()));
-  std::iota(all.begin(), all.end(), 0);
-  const std::vector<std::string> texts = gather_texts(ranks, own, all);
+  const std::vector<std::string> texts = gather_texts(ranks, own);
   if (ranks.rank() != 0) return {};
+  std::vector<int> all(texts.size());
+  std::iota(all.begin(), all.end(), 0);
   Json events = Json::array();
   for (const std::string& text : texts)
     for (Json& event : Json::parse("[" + text + "]")) events.push_back(std::move(event));

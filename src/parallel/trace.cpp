@@ -116,27 +116,4 @@ std::string trace_events(const SpanLog::Spans& spans, TraceClock clock, int rank
   return text;
 }
 
-std::vector<std::string> gather_texts(comm::Communicator& world, const std::string& own, const std::vector<int>& from) {
-  std::vector<std::string> texts;
-  for (const int rank : from) {
-    if (rank == 0) {
-      if (world.rank() == 0) texts.push_back(own);
-    } else if (world.rank() == rank) {
-      const Tensor size = at::full({1}, static_cast<int64_t>(own.size()), at::kLong);
-      const Tensor bytes = at::empty({static_cast<int64_t>(own.size())}, at::kByte);
-      std::ranges::copy(own, bytes.mutable_data_ptr<uint8_t>());
-      world.send(size, 0).wait();
-      world.send(bytes, 0).wait();
-    } else if (world.rank() == 0) {
-      const Tensor size = at::empty({1}, at::kLong);
-      world.receive(size, rank).wait();
-      const Tensor bytes = at::empty({size.item<int64_t>()}, at::kByte);
-      world.receive(bytes, rank).wait();
-      const auto* data = bytes.const_data_ptr<uint8_t>();
-      texts.emplace_back(data, data + bytes.numel());
-    }
-  }
-  return texts;
-}
-
 }  // namespace athanor

@@ -14,8 +14,8 @@
 
 namespace athanor {
 
-/// A trace shows at most this many ranks, and more only if one pipeline has more: each adds some megabytes at most, and
-/// the first rank receives them one after the other.
+/// A trace shows at most this many ranks, and more only if one pipeline has more: each adds some megabytes at most,
+/// which the first rank holds.
 inline constexpr size_t kMostTracedRanks = 64;
 
 /// Returns the ranks that a trace shows, ascending: those of the first rank's pipeline, and of the others as many as
@@ -37,9 +37,5 @@ TraceClock agree_on_clock(comm::Communicator& world, int64_t first_ns);
 /// Returns events of one rank, as members of a JSON array without its brackets.
 /// @param host  for the name of its process; may be empty.
 std::string trace_events(const SpanLog::Spans& spans, TraceClock clock, int rank, const std::string& host);
-
-/// Returns the texts of the ranks in `from`, in their order, on the first rank; nothing elsewhere. Only these ranks and
-/// the first one send and wait; `from` is the same on all ranks.
-std::vector<std::string> gather_texts(comm::Communicator& world, const std::string& own, const std::vector<int>& from);
 
 }  // namespace athanor

@@ -25,6 +25,17 @@ double ChartPoint::at(ChartAxis axis) const {
   return step;
 }
 
+std::pair<double, double> HeatMap::range() const {
+  std::pair<double, double> range{INFINITY, -INFINITY};
+  for (const auto& row : values) {
+    for (const double value : row) {
+      if (!std::isfinite(value)) continue;
+      range = {std::min(range.first, value), std::max(range.second, value)};
+    }
+  }
+  return range;
+}
+
 bool Chart::has_points() const {
   return std::ranges::any_of(series, [](const ChartSeries& s) { return !s.line.empty() || !s.dots.empty(); });
 }

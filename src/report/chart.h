@@ -64,6 +64,9 @@ struct HeatMap {
   std::vector<std::vector<double>> values;  ///< for each row and column; NaN: none
   /// the values of the palest and the darkest field; none: the least and the largest there are
   std::optional<std::pair<double, double>> scale = {};
+
+  /// Returns the least and the largest finite value; (infinity, −infinity) if there is none.
+  std::pair<double, double> range() const;
 };
 
 }  // namespace athanor

@@ -153,14 +153,8 @@ std::string heat_map_figure(const HeatMap& map, const std::string& id) {
   };
   HtmlTable table{map.title, {{"step"}}, {}};
   for (size_t row = 0; row < map.values.size(); ++row) table.rows[0].push_back(fmt::format("{} {}", map.row_name, row));
-  double low = INFINITY, high = -INFINITY;
-  for (const auto& row : map.values) {
-    for (const double value : row) {
-      if (!std::isfinite(value)) continue;
-      low = std::min(low, value);
-      high = std::max(high, value);
-    }
-  }
+  const auto [low, high] = map.range();
+  const auto scale = map.scale.value_or(map.range());
   for (const size_t column : rows_of(map.columns.size())) {
     table.rows.push_back({place_text(ChartAxis::kSteps, map.columns[column].step)});
     for (const auto& row : map.values)
@@ -170,8 +164,7 @@ std::string heat_map_figure(const HeatMap& map, const std::string& id) {
                          ? fmt::format(
                                "The palest colour is {:.3g}, the darkest {:.3g} ({}); the values are from {:.3g} to "
                                "{:.3g}. Rows are {}s, from 0 at the top; a field is the mean over its steps.",
-                               map.scale ? map.scale->first : low, map.scale ? map.scale->second : high, map.unit, low,
-                               high, map.row_name)
+                               scale.first, scale.second, map.unit, low, high, map.row_name)
                          : "";
   std::string values;
   for (const auto& row : map.values) {

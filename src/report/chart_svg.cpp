@@ -311,16 +311,14 @@ std::string draw_chart(const Chart& chart, ChartAxis axis, const ChartSize& size
 }
 
 std::string draw_heat_map(const HeatMap& map, ChartAxis axis, const ChartSize& size) {
-  Range x, loads;
+  Range x;
   x.add(0);
   for (const auto& column : map.columns) x.add(column.at(axis));
-  for (const auto& row : map.values)
-    for (const double value : row) loads.add(value);
-  if (x.is_empty() || loads.is_empty()) return "";
+  const auto [low, high] = map.scale.value_or(map.range());
+  if (x.is_empty() || low > high) return "";
   const auto rows = static_cast<double>(map.values.size());
   const Scale scale(axis, size, x, {0, rows}, 6);
   const double row_height = scale.high() / rows;
-  if (map.scale) loads = {map.scale->first, map.scale->second};
   std::string svg = scale.begin(fmt::format("{}, {}", map.title, map.unit)) + scale.grid(false);
   for (size_t row = 0; row < map.values.size(); ++row) {
     const double top = kTop + static_cast<double>(row) * row_height;
@@ -333,7 +331,7 @@ std::string draw_heat_map(const HeatMap& map, ChartAxis axis, const ChartSize& s
                    right = scale.x(map.columns[i].at(axis));
       svg += fmt::format("<rect x=\"{:.1f}\" y=\"{:.1f}\" width=\"{:.1f}\" height=\"{:.1f}\" class=\"heat\" {}/>\n",
                          left, top, std::max(0.5, right - left), row_height,
-                         heat_fill(loads.high > loads.low ? (value - loads.low) / (loads.high - loads.low) : 0));
+                         heat_fill(high > low ? (value - low) / (high - low) : 0));
     }
   }
   return svg + "</svg>\n";

@@ -55,27 +55,21 @@ std::string own_figures(const std::vector<RunRecord>& runs, std::vector<Chart> (
   return html;
 }
 
-void widen(std::pair<double, double>& scale, const HeatMap& map) {
-  if (map.scale) {
-    scale.first = std::min(scale.first, map.scale->first);
-    scale.second = std::max(scale.second, map.scale->second);
-  }
-  for (const auto& row : map.values) {
-    for (const double value : row) {
-      if (!std::isfinite(value)) continue;
-      scale.first = std::min(scale.first, value);
-      scale.second = std::max(scale.second, value);
+// Maps of which each run has its own, with one scale for all runs, so that their colours can be compared.
+std::string own_maps(const std::vector<RunRecord>& runs, std::vector<HeatMap> (*maps_of)(const RunRecord&)) {
+  std::vector<std::vector<HeatMap>> maps;
+  std::map<std::string, std::pair<double, double>> scales;  // by id of the map
+  for (const RunRecord& run : runs) {
+    maps.push_back(maps_of(run));
+    for (const HeatMap& map : maps.back()) {
+      const auto [low, high] = map.scale.value_or(map.range());
+      auto& scale = scales.try_emplace(map.id, low, high).first->second;
+      scale = {std::min(scale.first, low), std::max(scale.second, high)};
     }
   }
-}
-
-std::string own_maps(const std::vector<RunRecord>& runs, std::vector<HeatMap> (*maps_of)(const RunRecord&)) {
   std::string html;
-  std::map<std::string, std::pair<double, double>> scales;  // by id of the map: one for all runs
-  for (const RunRecord& run : runs)
-    for (const HeatMap& map : maps_of(run)) widen(scales.try_emplace(map.id, INFINITY, -INFINITY).first->second, map);
   for (size_t i = 0; i < runs.size(); ++i) {
-    for (HeatMap& map : maps_of(runs[i])) {
+    for (HeatMap& map : maps[i]) {
       map.scale = scales[map.id];
       if (runs.size() > 1) map.title += ": " + runs[i].name;
       html += heat_map_figure(map, fmt::format("run{}-{}", i, map.id));

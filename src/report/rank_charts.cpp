@@ -6,6 +6,7 @@
 #include <array>
 #include <cmath>
 
+#include "plot/curve.h"
 #include "report/chart_points.h"
 
 namespace athanor {
@@ -17,7 +18,7 @@ constexpr std::array<const char*, kRankParts.size()> kShownParts{"waiting for da
                                                                  "backward: communication",   "optimizer: compute",
                                                                  "optimizer: communication",  "saving",
                                                                  "validation and evaluation", "rest"};
-constexpr size_t kMostColumns = 60, kMostPoints = 400;
+constexpr size_t kMostColumns = 60, kMostColumnsOfLines = 300;
 
 ChartPoint place_at(const RunRecord& run, double step, double value) {
   ChartPoint point = place_of_step(run.steps, static_cast<int64_t>(step));
@@ -46,23 +47,8 @@ HeatMap map_of(const RunRecord& run, bool of_comm) {
       map.values[rank][column] = sum / static_cast<double>(end - begin);
     }
   }
-  double most = 0;
-  for (const auto& row : map.values) most = std::max(most, *std::ranges::max_element(row));
-  map.scale = {0, most};
+  map.scale = {0, map.range().second};
   return map;
-}
-
-// At most kMostPoints: of several points the one with the largest value.
-std::vector<ChartPoint> with_largest(const std::vector<ChartPoint>& points) {
-  const size_t every = points.size() / kMostPoints + 1;
-  std::vector<ChartPoint> kept;
-  for (size_t i = 0; i < points.size(); ++i) {
-    if (i % every == 0)
-      kept.push_back(points[i]);
-    else if (points[i].value > kept.back().value)
-      kept.back() = points[i];
-  }
-  return kept;
 }
 
 Chart chart_of(const RunRecord& run, bool of_comm) {
@@ -77,11 +63,12 @@ Chart chart_of(const RunRecord& run, bool of_comm) {
     ChartSeries series;
     series.name = names[i];
     series.ink = i;
+    std::vector<Point> points;
     for (const RankExtremesAt& at : run.ranks.extremes) {
       const auto& of = of_comm ? at.comm : at.compute;
-      series.line.push_back(place_at(run, at.step, i == 0 ? of.least : i == 1 ? of.mean : of.most));
+      points.push_back({at.step, i == 0 ? of.least : i == 1 ? of.mean : of.most});
     }
-    series.line = with_largest(series.line);
+    for (const Point& point : thin(points, kMostColumnsOfLines)) series.line.push_back(place_at(run, point.x, point.y));
     chart.series.push_back(std::move(series));
   }
   return chart;

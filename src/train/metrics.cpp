@@ -20,10 +20,10 @@ namespace {
 double unsigned_nan(double value) { return std::isnan(value) ? NAN : value; }
 
 // A line does not grow with the number of ranks.
-nlohmann::ordered_json extremes(const std::vector<double>& norms) {
-  const auto [least, most] = std::ranges::minmax_element(norms);
+nlohmann::ordered_json extremes(const std::vector<double>& values, const char* name) {
+  const auto [least, most] = std::ranges::minmax_element(values);
   const auto at = [&](auto where) -> nlohmann::ordered_json {
-    return {{"rank", where - norms.begin()}, {"norm", *where}};
+    return {{"rank", where - values.begin()}, {name, *where}};
   };
   return {{"least", at(least)}, {"most", at(most)}};
 }
@@ -31,11 +31,11 @@ nlohmann::ordered_json extremes(const std::vector<double>& norms) {
 void add_norms(const StepMetrics& m, nlohmann::ordered_json& line) {
   const auto& [ranks, experts] = *m.rank_norms;
   if (ranks.size() <= RankNorms::kMostListed) line["rank_grad_norms"] = ranks;
-  if (ranks.size() > RankNorms::kMostListed) line["rank_grad_norm_extremes"] = extremes(ranks);
+  if (ranks.size() > RankNorms::kMostListed) line["rank_grad_norm_extremes"] = extremes(ranks, "norm");
   line["rank_grad_norm_imbalance"] = RankNorms::imbalance(ranks);
   if (experts.empty()) return;
   if (experts.size() <= RankNorms::kMostListed) line["expert_grad_norms"] = experts;
-  if (experts.size() > RankNorms::kMostListed) line["expert_grad_norm_extremes"] = extremes(experts);
+  if (experts.size() > RankNorms::kMostListed) line["expert_grad_norm_extremes"] = extremes(experts, "norm");
   line["expert_grad_norm_imbalance"] = RankNorms::imbalance(experts);
 }
 
@@ -44,13 +44,12 @@ double six_digits(double value) {
   return std::isfinite(value) ? std::strtod(fmt::format("{:.6g}", value).c_str(), nullptr) : value;
 }
 
-nlohmann::ordered_json time_extremes(const std::vector<double>& seconds) {
-  const auto [least, most] = std::ranges::minmax_element(seconds);
-  const auto at = [&](auto where) -> nlohmann::ordered_json {
-    return {{"rank", where - seconds.begin()}, {"s", six_digits(*where)}};
-  };
-  const double sum = std::accumulate(seconds.begin(), seconds.end(), 0.0);
-  return {{"least", at(least)}, {"mean", six_digits(sum / static_cast<double>(seconds.size()))}, {"most", at(most)}};
+nlohmann::ordered_json time_extremes(std::vector<double> seconds) {
+  const double mean = std::accumulate(seconds.begin(), seconds.end(), 0.0) / static_cast<double>(seconds.size());
+  for (double& each : seconds) each = six_digits(each);
+  auto found = extremes(seconds, "s");
+  found["mean"] = six_digits(mean);
+  return found;
 }
 
 void add_times(const RankTimes& times, nlohmann::ordered_json& line) {

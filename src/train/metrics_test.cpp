@@ -137,6 +137,34 @@ TEST(Metrics, RanksAreThereOnlyWhereThereAreSeveral) {
     "bytes_outside": 50, "waited_s": 0.25})"));
 }
 
+TEST(Metrics, TheTimesOfFewRanksAreListedAndOfManyTheExtremesOfEachPartAndOfTheirSums) {
+  StepMetrics m = example();
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(m)).contains("rank_times"));
+  const auto times_of = [](size_t ranks) {
+    RankTimes times;
+    for (auto& part : times.of) part.assign(ranks, 0.25);
+    times.of[kForwardCompute][1] = 1;
+    times.of[kBackwardCompute][2] = 0.5;
+    times.of[kOptimizerComm][0] = 0;
+    return times;
+  };
+  m.rank_times = times_of(3);
+  const auto few = nlohmann::json::parse(to_json_line(m));
+  EXPECT_EQ(few["rank_times"].size(), kNumTimeParts);
+  EXPECT_EQ(few["rank_times"]["forward_compute"], (std::vector<double>{0.25, 1, 0.25}));
+  EXPECT_FALSE(few.contains("rank_time_extremes"));
+  m.rank_times = times_of(100);
+  const auto many = nlohmann::json::parse(to_json_line(m));
+  EXPECT_FALSE(many.contains("rank_times"));
+  EXPECT_EQ(many["rank_time_extremes"].size(), kNumTimeParts + 2);
+  EXPECT_EQ(
+      many["rank_time_extremes"]["forward_compute"],
+      nlohmann::json::parse(R"({"least": {"rank": 0, "s": 0.25}, "most": {"rank": 1, "s": 1.0}, "mean": 0.2575})"));
+  EXPECT_EQ(many["rank_time_extremes"]["compute"],
+            nlohmann::json::parse(R"({"least": {"rank": 0, "s": 0.75}, "most": {"rank": 1, "s": 1.5}, "mean": 0.76})"));
+  EXPECT_EQ(many["rank_time_extremes"]["comm"]["least"], nlohmann::json::parse(R"({"rank": 0, "s": 0.5})"));
+}
+
 TEST(Metrics, ALineDoesNotGrowWithTheNumberOfRanks) {
   StepMetrics m = example();
   std::vector<double> norms(3000, 1.5);

@@ -69,8 +69,8 @@ class Run {
         verification_(std::move(started.data.unverified)), times_(std::make_shared<PhaseTimes>(*mesh_)),
         rank_times_(*mesh_, *times_), trace_(*state_, *mesh_, at) {
     const auto& config = state_->config;
-    at.phases.times = times_;
     state_->phases = at.phases;
+    state_->phases.times = times_;
     batches_.record_spans(trace_.log());
     saves_.record_spans(trace_.log());
     if (!state_->model.device().is_cpu()) state_->next_batch = [this] { return batches_.ahead(); };
@@ -83,6 +83,7 @@ class Run {
                        hyperparameters_of(state_->run_config));
       lines_.emplace(config.metrics.log_interval, first_step_, state_->run_config.train.steps);
     }
+    at.phases.times = times_;  // last: only a Run that was made takes it back
   }
 
   ~Run() { at_.phases.times = nullptr; }

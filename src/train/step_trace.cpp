@@ -10,7 +10,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "parallel/pipeline_timeline.h"
+#include "parallel/share.h"
 #include "parallel/trace.h"
 #include "train/run_folder.h"
 
@@ -82,24 +84,24 @@ void StepTrace::write(const SpanLog::Spans& spans) {
     const auto rank = static_cast<size_t>(world.rank());
     own = trace_events(spans, clock, world.rank(), rank < hosts.size() ? hosts[rank] : "");
   }
-  const std::vector<std::string> texts = gather_texts(world, own, shown);
+  std::vector<std::string> texts = gather_texts(world, own);
   if (!mesh_.is_first()) return;
+  std::erase(texts, "");  // ranks that are not shown have none
   std::string trace =
       "{\"displayTimeUnit\":\"ms\",\"otherData\":" + facts_of(state_, spans, shown.size()) + ",\n\"traceEvents\":[\n";
-  for (size_t i = 0; i < texts.size(); ++i) trace += (i > 0 ? ",\n" : "") + texts[i];
-  trace += "\n]}\n";
+  trace += join(texts, ",\n") + "\n]}\n";
   const int64_t step = state_.position.step;
   const std::filesystem::path folder = RunFolder{state_.config.train.run_dir}.log();
+  const std::filesystem::path file = folder / fmt::format("trace-step-{}.json", step);
   try {
-    write_file_atomically(folder / fmt::format("trace-step-{}.json", step), trace);
+    write_file_atomically(file, trace);
     if (mesh_.layout().pipeline() > 1) {
       const Schedule& schedule = state_.model.pipeline.schedule();
       const auto events = nlohmann::json::parse(trace).at("traceEvents");
       write_timeline(timeline_of_trace(events, schedule, mesh_.layout().group_of(GroupKind::kPipeline, 0)), schedule,
                      folder, step);
     }
-    log::info("step {}: wrote its trace (Perfetto opens it): {}", step,
-              (folder / fmt::format("trace-step-{}.json", step)).string());
+    log::info("step {}: wrote its trace (Perfetto opens it): {}", step, file.string());
   } catch (const Error& error) {  // the training does not depend on it
     log::warn("step {}: the trace is not complete: {}", step, error.what());
   }

@@ -109,11 +109,14 @@ def test_the_times_of_the_ranks_are_all_of_their_time_and_the_report_shows_them(
     assert [line["step"] for line in lines if "rank_times" in line] == [20, 40]
     times = lines[39]["rank_times"]
     assert all(len(of) == 2 for of in times.values())
-    elapsed = (lines[39]["time"] - lines[19]["time"]) / 20
+    # Times are taken after step 20 and after step 40: after the line before was written, and before that of the step is. (No rank ends a step
+    # before rank 0 takes part in it.) fp32 and six digits round the ten parts, and a line has its time in ms.
+    rounding = 1e-6 * sum(sum(of) for of in times.values()) + 1e-3 / 20
+    least, most = ((lines[b]["time"] - lines[a]["time"]) / 20 for a, b in ((19, 38), (18, 39)))
     for rank in range(2):
-        # The lines are written a moment after the times were taken.
-        assert sum(of[rank] for of in times.values()) == pytest.approx(elapsed, abs=0.1 * elapsed + 1e-3)
+        assert least - rounding <= sum(of[rank] for of in times.values()) <= most + rounding
         assert times["forward_compute"][rank] > 0 and times["backward_comm"][rank] > 0 and times["evaluation"][rank] > 0
+    # Both clocks see the same computation; they differ by what lies between two microbatches. Forward and backward differ by far more.
     own = lines[20:40]
     for part in ("forward_compute", "backward_compute"):
         assert times[part][0] == pytest.approx(sum(line[f"{part}_s"] for line in own) / 20, rel=0.2, abs=5e-4), part
