@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <memory>
 
 #include "base/error.h"
@@ -39,7 +40,9 @@ void run_eval(const EvalArguments& given, bool list) {
     return;
   }
   ATHANOR_CHECK(!given.models.empty(), "eval: name a run folder, a checkpoint or a folder of transformers");
-  ATHANOR_CHECK(!given.tasks.empty(), "eval: --tasks is missing; `athanor eval --list` shows the tasks that there are");
+  const auto is_named = [](const std::string& task) { return !task.empty(); };
+  ATHANOR_CHECK(std::ranges::any_of(given.tasks, is_named),
+                "eval: --tasks is missing; `athanor eval --list` shows the tasks that there are");
   ATHANOR_CHECK(!given.data.empty(), "eval: --data is missing: the folder with the tasks' rows");
   ATHANOR_CHECK(given.out != "-", "--out -: name a file; --json prints the results on standard output");
   const auto file = file_above(given.out);
@@ -93,7 +96,7 @@ void add_output_options(CLI::App& command, EvalArguments& arguments) {
   command.add_option(
       "--metric", arguments.metric,
       "The metric that the progression of --every shows, such as acc; by default acc_norm where a task has "
-      "it, or else acc");
+      "it, or else acc, or bits_per_byte");
   command.add_flag("--json", arguments.json, "Print the results as JSON, a line for each model, in place of the table");
 }
 

@@ -62,6 +62,24 @@ std::string error_page(const std::string& message) {
       escape_xml(message));
 }
 
+struct Content {
+  int code = 200;
+  std::shared_ptr<const std::string> text;
+
+  Content(int given_code, std::string given_text)
+      : code(given_code), text(std::make_shared<const std::string>(std::move(given_text))) {}
+  explicit Content(std::shared_ptr<const std::string> page) : text(std::move(page)) {}
+};
+
+// Appends the text without copying it: however many readers are slow, it is in memory once.
+void append_shared(evbuffer* body, const std::shared_ptr<const std::string>& text) {
+  auto* holder = new std::shared_ptr<const std::string>(text);
+  const auto release = [](const void*, size_t, void* held) {
+    delete static_cast<std::shared_ptr<const std::string>*>(held);
+  };
+  if (::evbuffer_add_reference(body, text->data(), text->size(), release, holder) != 0) delete holder;
+}
+
 struct FreeBase {
   void operator()(event_base* base) const { ::event_base_free(base); }
 };
@@ -78,12 +96,14 @@ struct PageServer::Impl {
   std::unique_ptr<evhttp, FreeHttp> http;
   evconnlistener* listener = nullptr;  // belongs to http
   int port = 0;
-  std::string shown_version, page;  // the last answer had these
+  std::string shown_version;
+  // The last page. Readers who have not taken all of it share it with this.
+  std::shared_ptr<const std::string> page;
   bool local = true;
 
   void answer(evhttp_request* request);
   bool is_for_this_host(evhttp_request* request) const;
-  std::pair<int, std::string> content_of(std::string_view path);
+  Content content_of(std::string_view path);
 };
 
 bool PageServer::Impl::is_for_this_host(evhttp_request* request) const {
@@ -94,16 +114,16 @@ bool PageServer::Impl::is_for_this_host(evhttp_request* request) const {
   return host == "localhost" || is_loopback(host);
 }
 
-std::pair<int, std::string> PageServer::Impl::content_of(std::string_view path) {
+Content PageServer::Impl::content_of(std::string_view path) {
   if (path != "/" && path != "/version") return {404, "there is only /\n"};
   try {
     const std::string version = source.version();
     if (path == "/version") return {200, version + "\n"};
-    if (version != shown_version || page.empty()) {
-      page = source.page();
+    if (version != shown_version || !page) {
+      page = std::make_shared<const std::string>(source.page());
       shown_version = version;
     }
-    return {200, page};
+    return Content(page);
   } catch (const Error& error) {
     return {503, path == "/" ? error_page(error.what()) : std::string(error.what()) + "\n"};
   }
@@ -114,23 +134,23 @@ void PageServer::Impl::answer(evhttp_request* request) {
   for (const auto& [name, value] : kHeaders) ::evhttp_add_header(headers, name, value);
   const auto method = ::evhttp_request_get_command(request);
   const char* path = ::evhttp_uri_get_path(::evhttp_request_get_evhttp_uri(request));
-  std::pair<int, std::string> content;
+  Content content(200, "");
   if (method != EVHTTP_REQ_GET && method != EVHTTP_REQ_HEAD) {
     ::evhttp_add_header(headers, "Allow", "GET, HEAD");
-    content = {405, "the report can only be read\n"};
+    content = Content(405, "the report can only be read\n");
   } else if (!is_for_this_host(request)) {
-    content = {403, "this address answers to localhost only\n"};
+    content = Content(403, "this address answers to localhost only\n");
   } else {
     content = content_of(path ? path : "");
   }
-  const bool is_html = content.second.starts_with('<');
+  const bool is_html = content.text->starts_with('<');
   ::evhttp_add_header(headers, "Content-Type", is_html ? "text/html; charset=utf-8" : "text/plain; charset=utf-8");
   const std::unique_ptr<evbuffer, decltype(&::evbuffer_free)> body(::evbuffer_new(), &::evbuffer_free);
   if (method == EVHTTP_REQ_HEAD)  // libevent would send the body, too
-    ::evhttp_add_header(headers, "Content-Length", std::to_string(content.second.size()).c_str());
+    ::evhttp_add_header(headers, "Content-Length", std::to_string(content.text->size()).c_str());
   else
-    ::evbuffer_add(body.get(), content.second.data(), content.second.size());
-  ::evhttp_send_reply(request, content.first, nullptr, body.get());
+    append_shared(body.get(), content.text);
+  ::evhttp_send_reply(request, content.code, nullptr, body.get());
 }
 
 PageServer::PageServer(const std::string& address, int port, PageSource source) : impl_(std::make_unique<Impl>()) {

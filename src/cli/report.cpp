@@ -99,7 +99,7 @@ void serve(ReportArguments arguments) {
   if (!server.is_local())
     log::warn("{}: whoever reaches this address can read the runs' configuration and results", server.url());
   fmt::print("{}\n", server.url());
-  std::fflush(stdout);
+  if (std::fflush(stdout) != 0) fail_errno("cannot write to", "standard output");
   log::info("Open this address in a browser. Ctrl-C ends the report, and the runs do not notice");
   server.serve([&] { return signals.stop_signal().has_value(); });
 }

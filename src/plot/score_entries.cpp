@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 namespace athanor {
@@ -26,11 +27,18 @@ std::string metric_of_key(const std::string& key, const Json& value) {
 // The key of the metric; of the headline metric if none is asked for.
 std::optional<std::string> key_of_metric(const Json& scores, const std::string& metric) {
   std::optional<std::string> found;
+  // A difference of 0.01 bits shows on any axis; perplexities of words differ by powers of ten.
+  const auto rank_of = [](const std::string& name) {
+    const std::array<std::string_view, 3> preferred{"bits_per_byte", "acc", "acc_norm"};
+    return std::ranges::find(preferred, name) == preferred.end()
+               ? 1
+               : 2 + static_cast<int>(std::ranges::find(preferred, name) - preferred.begin());
+  };
   int rank = 0;
   for (const auto& [key, value] : scores.items()) {
     const std::string name = metric_of_key(key, value);
     if (name.empty() || (!metric.empty() && name != metric)) continue;
-    const int new_rank = name == "acc_norm" ? 3 : name == "acc" ? 2 : 1;
+    const int new_rank = rank_of(name);
     if (new_rank > rank) found = key;
     rank = std::max(rank, new_rank);
   }

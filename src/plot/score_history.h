@@ -17,7 +17,8 @@ struct RunResults {
 };
 
 struct HistoryRequest {
-  std::string metric;  ///< what every task shows; empty: acc_norm where a task has it, or else acc, or its first
+  std::string
+      metric;  ///< what every task shows; empty: acc_norm where a task has it, or else acc, bits_per_byte, or its first
   std::vector<std::string> tasks;        ///< only these, in this order; empty: all
   std::map<std::string, double> chance;  ///< the scores of guessing, of tasks whose results do not tell
 };

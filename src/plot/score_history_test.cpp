@@ -43,7 +43,9 @@ TEST(ScoreHistory, TakesAccNormWhereATaskHasItAndElseAcc) {
   Json a = scores(0.3, 0.01);
   a["acc_norm,none"] = 0.4;
   a["acc_norm_stderr,none"] = "N/A";
-  const auto results = results_at(1, {{"a", a}, {"b", scores(0.6, 0.02)}, {"text", {{"bits_per_byte,none", 1.5}}}});
+  const auto results = results_at(
+      1,
+      {{"a", a}, {"b", scores(0.6, 0.02)}, {"text", {{"word_perplexity,none", 900.0}, {"bits_per_byte,none", 1.5}}}});
   const auto history = history_of({results});
   EXPECT_EQ(names_of(history), (Names{"a acc_norm", "b acc", "text bits_per_byte", "average accuracy"}));
   const auto& row = history.runs[0].checkpoints[0].scores;

@@ -11,6 +11,7 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "plot/run_name.h"
 #include "plot/svg_parts.h"
 #include "report/chart_html.h"
 #include "report/chart_svg.h"
@@ -106,7 +107,10 @@ std::vector<RunRecord> read_runs(const ReportRequest& request) {
                 "{} runs are more than a page can show (at most {}); choose among them, or make several reports",
                 given.size(), kMostRuns);
   std::vector<RunRecord> runs;
-  for (const std::string& run : given) runs.push_back(read_run_record(run));
+  std::vector<std::string> names;
+  for (const std::string& run : given) names.push_back(runs.emplace_back(read_run_record(run)).name);
+  names = without_common_folders(std::move(names));
+  for (size_t i = 0; i < runs.size(); ++i) runs[i].name = names[i];
   return runs;
 }
 

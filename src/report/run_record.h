@@ -30,7 +30,7 @@ struct StepRecord {
 };
 
 struct RunRecord {
-  std::string name;              ///< as it was given
+  std::string name;              ///< how the page calls it
   std::filesystem::path folder;  ///< empty if a file of metrics was given
   RunSettings settings;
   StepRecord steps;

@@ -214,7 +214,7 @@ def test_the_pointer_and_the_arrow_keys_show_values(browser, runs, page):
     step = int(re.match(r"step ([\d,]+), ([\d,]+) tokens, [\d:]+$", told[0])[1].replace(",", ""))
     assert STEPS * 0.4 < step < STEPS * 0.6 and len(told) == 7
     line = data_of(page, "loss")["series"][0]["points"]
-    assert told[1] == f"{runs[0]}: {line['y'][line['steps'].index(step)]}"
+    assert told[1] == f"{runs[0].name}: {line['y'][line['steps'].index(step)]}"
     pictures.send_keys(Keys.END)
     assert browser.js("return document.getElementById('pointer').textContent").startswith(f"step {STEPS:,}")
     pictures.send_keys(Keys.ARROW_LEFT)

@@ -74,6 +74,34 @@ def test_another_name_for_this_host_is_not_answered(live, tmp_path):
                                                     "[::1]evil.com", "localhost:80:evil.com", "[::1")] == [200] * 4 + [403] * 6
 
 
+def test_slow_readers_share_one_copy_of_the_page(live, tmp_path):
+    server = live(write_run(tmp_path / "run", 2000))
+    page = len(server.ask()[1])
+    target = urllib.parse.urlsplit(server.url)
+
+    def memory():
+        return sum(int(line.split()[1]) << 10 for line in open(f"/proc/{server.process.pid}/status") if line.startswith("RssAnon"))
+
+    before, readers = memory(), []
+    for _ in range(64):  # they ask and read nothing; the kernel takes a part of the page, the server keeps the rest
+        reader = socket.socket()
+        reader.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        reader.connect((target.hostname, target.port))
+        reader.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        readers.append(reader)
+    assert server.ask()[0] == 200
+    assert memory() - before < 16 * page  # copies would take 64 pages, and more with the buffers' slack
+    for reader in readers:
+        reader.close()
+
+
+def test_an_address_that_nobody_can_read_is_an_error(athanor, tmp_path):
+    run = write_run(tmp_path / "run", 20)
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([athanor.path, "report", run, "--live"], stdout=full, stderr=subprocess.PIPE, text=True, timeout=30)
+    assert ended.returncode != 0 and "cannot write to standard output" in ended.stderr, ended
+
+
 def test_an_open_page_gets_the_new_steps_and_keeps_what_the_reader_chose(live, browser, tmp_path):  # noqa: F811
     run = write_run(tmp_path / "run", 300)
     lines = (run / "metrics.jsonl").read_text().splitlines(keepends=True)
