@@ -7,6 +7,8 @@
 #include "base/core_entry.h"
 #include "base/text.h"
 #include "bench/arguments.h"
+#include "bench/beside_adamw.h"
+#include "bench/orthogonalize.h"
 #include "bench/place.h"
 #include "bench/report.h"
 #include "bench/verify.h"
@@ -23,7 +25,7 @@ namespace {
 // A parameter's state, its gradient (4 bytes) and its master (4; in bf16 as the weight and its lower half) are read and
 // written.
 double bytes_of_parameter(const OptimizerConfig& config) {
-  return 2.0 * static_cast<double>(8 + declare_optimizer(config).bytes_per_element());
+  return 2.0 * static_cast<double>(8 + declare_optimizer(config.name).bytes_per_element());
 }
 
 constexpr const char* kName = "weight";
@@ -140,7 +142,15 @@ ATHANOR_CORE_ENTRY(bench_optimizer) {
   bench::set_up(given);
   const at::Device device = ops::choose_device(given.device, {}, "--device");
   bench::Report report;
-  for (const auto dtype : bench::dtypes_of(given.dtype)) bench::measure(dtype, given, device, report);
+  for (const auto dtype : bench::dtypes_of(given.dtype)) {
+    if (given.name == "adamw") {
+      bench::measure(dtype, given, device, report);
+      continue;
+    }
+    ATHANOR_CHECK(device.is_cpu(), "bench optimizer --name {} runs on the host; add --device cpu", given.name);
+    bench::measure_beside_adamw(dtype, given, report);
+    if (given.name == "muon") bench::measure_orthogonalize(dtype, given, report);
+  }
   report.write(given.json);
   return 0;
 }

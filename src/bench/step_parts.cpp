@@ -191,7 +191,7 @@ StepPart loss_part(const Shapes& s) {
 std::vector<StepPart> update_parts(TrainState& state) {
   constexpr double kNormBytes = 4;  // for each parameter
   // Master and gradient, 4 bytes each, and the state are read and written.
-  const double update_bytes = 2.0 * (8 + declare_optimizer(state.config.optimizer).bytes_per_element());
+  const double update_bytes = 2.0 * (8 + declare_optimizer(state.config.optimizer.name).bytes_per_element());
   const auto count = static_cast<double>(state.model.parameters.num_elements());
   Subject norm = simple_subject("gradient norm", kNormBytes * count, [&state] {
     const Tensor& grad = state.model.parameters.grad();

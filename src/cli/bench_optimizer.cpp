@@ -14,7 +14,14 @@ namespace athanor {
 
 void add_bench_optimizer_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOptimizerArguments>();
-  auto* command = bench.add_subcommand("optimizer", "AdamW and the gradient norm, as a share of the memory bandwidth");
+  auto* command = bench.add_subcommand(
+      "optimizer",
+      "Updates and the gradient norm, as a share of the memory bandwidth; Muon's products, of the GEMM peak");
+  command
+      ->add_option("--name", arguments->name,
+                   "Which optimizer; those other than adamw are timed in turns with it, on the host")
+      ->check(CLI::IsMember({"adamw", "sgd", "lamb", "sophiag", "muon"}))
+      ->capture_default_str();
   command->add_option("--parameters", arguments->parameters, "Number of parameters; more than fit into the caches")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))
       ->capture_default_str();

@@ -10,7 +10,6 @@
 
 #include "arch/flops.h"
 #include "arch/inventory.h"
-#include "arch/weight_decay.h"
 #include "base/error.h"
 #include "base/fault_announcement.h"
 #include "base/log.h"
@@ -22,6 +21,7 @@
 #include "config/checks.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "layout/group_checks.h"
 #include "layout/layout.h"
 
 namespace athanor {
@@ -37,7 +37,7 @@ struct ConfigArguments {
 void print(const ConfigArguments& arguments) {
   const FindMore misfits = [&](const RunConfig& config) {
     auto lines = arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
-    if (config.model.from.empty()) std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(lines));
+    if (config.model.from.empty()) std::ranges::move(find_group_faults(config), std::back_inserter(lines));
     return lines;
   };
   RunConfig config = arguments.file.empty() ? parse_run_config("", "defaults", arguments.overrides, misfits)
@@ -46,7 +46,7 @@ void print(const ConfigArguments& arguments) {
   if (!config.model.from.empty()) {
     auto faults = find_contradictions(config);
     std::ranges::move(misfits(config), std::back_inserter(faults));
-    std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
+    std::ranges::move(find_group_faults(config), std::back_inserter(faults));
     ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
   }
   announce_armed_faults();

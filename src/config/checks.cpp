@@ -7,6 +7,7 @@
 #include "config/families.h"
 #include "config/findings.h"
 #include "config/mapping.h"
+#include "config/optimizer_checks.h"
 #include "config/training_stages.h"
 
 namespace athanor {
@@ -131,6 +132,7 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                 parallelism.expert_parallel_degree, model.num_experts);
   check_exportable(config, found);
   check_eval(eval, found);
+  for (const auto& line : find_optimizer_contradictions(optimizer)) found.require(false, "{}", line);
   found.require(checkpoint.local_dir.empty() || checkpoint.local_dir.starts_with('/'),
                 "checkpoint.local_dir ({}) must begin with /: each node has a folder of this name",
                 checkpoint.local_dir);

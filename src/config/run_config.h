@@ -13,6 +13,7 @@
 #include "config/faults_config.h"
 #include "config/fields.h"
 #include "config/model_config.h"
+#include "config/optimizer_config.h"
 #include "config/parallelism_config.h"
 #include "config/ranges.h"
 
@@ -187,50 +188,6 @@ struct TrainConfig {
             "batches that a process may pass over in these ways; a further one that is not finite ends it with code 76",
             between(0, kMaxSteps));
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
-  }
-};
-
-inline constexpr double kMaxBeta = 0.9999999;  ///< 1 − 2^-24 is the next fp32 below 1
-
-struct OptimizerConfig {
-  std::string name = "adamw";
-  double lr = 4e-4;
-  double min_lr = 4e-5;
-  std::string schedule = "cosine";
-  int64_t warmup_steps = 100;  // kDefaultWarmupSteps
-  int64_t decay_steps = 0;
-  std::vector<double> betas = {0.9, 0.99};
-  double eps = 1e-8;
-  double weight_decay = 0.1;
-  std::vector<std::string> no_weight_decay = {};
-  double max_grad_norm = 1.0;
-  bool clip_after_warmup = false;
-  bool warmup_not_set = false;  ///< not a field: warmup_steps was derived; a resumed run keeps its own (defaults.h)
-
-  void describe(Fields& f) {
-    f.field("name", name, "which optimizer", one_of({"adamw"}));
-    f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
-    f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
-            zero_or_fp32_up_to(kMaxFp32));
-    f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
-            one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
-    f.field("warmup_steps", warmup_steps,
-            "steps of linear warm-up from 0; not set: 100, or a tenth of the steps (of the first training phase) if "
-            "that is less; a resumed run keeps the value that it began with",
-            between(0, kMaxSteps));
-    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
-            between(0, kMaxSteps));
-    f.field("betas", betas, "decay rates of the first and second moment",
-            {"two numbers from 0 to 0.9999999, since closer to 1 they are 1 in fp32", [](const std::vector<double>& b) {
-               return b.size() == 2 && b[0] >= 0 && b[0] <= kMaxBeta && b[1] >= 0 && b[1] <= kMaxBeta;
-             }});
-    f.field("eps", eps, "added to the root of the second moment", fp32_up_to(kMaxFp32));
-    f.field("weight_decay", weight_decay, "decoupled; applied to all parameters but those of no_weight_decay",
-            zero_or_fp32_up_to(kMaxScale));
-    f.field("no_weight_decay", no_weight_decay, "names without weight decay, with * and ?: [\"*norm.weight\"]");
-    f.field("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0 turns clipping off",
-            zero_or_fp32_up_to(kMaxFp32));
-    f.field("clip_after_warmup", clip_after_warmup, "clip only after the warm-up steps");
   }
 };
 

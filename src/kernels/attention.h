@@ -48,12 +48,13 @@ struct PackedHead {
 /// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale) over
 /// the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the length.
 /// @param keys_transposed, values  as pack_transposed and pack write them.
+/// @param largest  [length] as logsumexp: the largest score · scale of each row; null: not wanted.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
 /// @param before  tokens before the document's, which every query sees in addition: in their order, each not empty.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
-                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch,
-                       std::span<const PackedHead> before = {});
+                       const void* values, HeadRows<T> out, float* logsumexp, float* largest, int64_t begin,
+                       int64_t end, void* scratch, std::span<const PackedHead> before = {});
 template <class T>
 int64_t attention_forward_scratch(const AttentionShape& shape);
 

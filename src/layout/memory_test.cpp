@@ -27,7 +27,7 @@ StateBytes state_of(const RunConfig& config) {
   const auto& p = config.parallelism;
   const Layout layout(config, static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree));
   return count_state_bytes(count_held_elements(config.model, layout.expert()), count_state_shards(p, layout),
-                           config.train.dtype == "bfloat16", declare_optimizer(config.optimizer));
+                           config.train.dtype == "bfloat16", declare_optimizer(config.optimizer.name));
 }
 
 // The whole model's: 2 + 2 bytes of master, 8 of moments, 4 of gradient for each parameter, or 4 + 8 + 4 in fp32.

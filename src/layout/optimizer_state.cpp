@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/optimizer_checks.h"
 
 namespace athanor {
 
@@ -31,6 +32,13 @@ const OptimizerDeclaration& OptimizerPlan::optimizer(const std::string& name) co
   return *found;
 }
 
+int64_t OptimizerPlan::count_elements(const ModelConfig& model, const std::string& optimizer) const {
+  int64_t elements = 0;
+  for (const ParameterSpec& spec : make_inventory(model))
+    elements += optimizer_of(spec.name, spec.role).name == optimizer ? spec.num_elements() : 0;
+  return elements;
+}
+
 std::vector<std::string> OptimizerPlan::tensor_names(const ModelConfig& model) const {
   std::vector<std::string> names;
   for (const ParameterSpec& spec : make_inventory(model)) {
@@ -44,12 +52,19 @@ std::vector<std::string> OptimizerPlan::tensor_names(const ModelConfig& model) c
   return names;
 }
 
-OptimizerDeclaration declare_optimizer(const OptimizerConfig& /*config*/) {
-  return {.name = "adamw", .state = {{"exp_avg"}, {"exp_avg_sq"}}};
+OptimizerDeclaration declare_optimizer(const std::string& name) {
+  if (name == "adamw") return {.name = name, .state = {{"exp_avg"}, {"exp_avg_sq"}}};
+  if (name == "sgd") return {.name = name, .state = {{"momentum"}}};
+  if (name == "lamb") return {.name = name, .state = {{"exp_avg"}, {"exp_avg_sq"}}, .needs = {.tensor_norms = true}};
+  if (name == "sophiag") return {.name = name, .state = {{"exp_avg"}, {"hessian"}}, .needs = {.second_backward = true}};
+  if (name == "muon") return {.name = name, .state = {{"momentum"}}, .needs = {.home_matrices = true}};
+  fail<Error>("bug: there is no optimizer {}", name);
 }
 
 OptimizerPlan plan_optimizers(const OptimizerConfig& config) {
-  return {parameter_groups(config), {declare_optimizer(config)}};
+  OptimizerPlan plan{parameter_groups(config), {}};
+  for (const std::string& name : named_optimizers(config)) plan.optimizers.push_back(declare_optimizer(name));
+  return plan;
 }
 
 std::vector<GroupRange> find_group_ranges(const std::vector<BucketEntry>& table, int64_t flat_size,

@@ -39,6 +39,7 @@ int64_t count_matrices(const std::vector<int64_t>& shape);
 struct OptimizerNeeds {
   bool tensor_norms = false;     ///< sums over whole tensors (optim/tensor_sums.h)
   bool whole_matrices = false;   ///< matrices that no rank holds or owns whole (optim/whole_matrices.h)
+  bool home_matrices = false;    ///< each whole matrix on one rank that computes it (optim/home_matrices.h)
   bool second_backward = false;  ///< a second backward, for gradients of the loss on other labels (Sophia)
 };
 
@@ -68,12 +69,15 @@ struct OptimizerPlan {
   const OptimizerDeclaration& optimizer_of(const std::string& parameter, Role role) const {
     return optimizer(group_of(groups, parameter, role).optimizer);
   }
+  /// Returns the number of elements of the model that an optimizer updates.
+  int64_t count_elements(const ModelConfig& model, const std::string& optimizer) const;
   /// Returns the tensors that a checkpoint of the model has for the optimizers: for each parameter those of its
   /// optimizer, then the scalars.
   std::vector<std::string> tensor_names(const ModelConfig& model) const;
 };
 
-OptimizerDeclaration declare_optimizer(const OptimizerConfig& config);
+/// Returns the declaration of one of kOptimizerNames.
+OptimizerDeclaration declare_optimizer(const std::string& name);
 OptimizerPlan plan_optimizers(const OptimizerConfig& config);
 
 /// The flat range of neighbouring parameters of one parameter group, with the padding after them.

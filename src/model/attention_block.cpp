@@ -1,6 +1,5 @@
 #include "model/attention_block.h"
 
-#include "ops/attention_logits.h"
 #include "ops/linear.h"
 #include "ops/norm_rope.h"
 #include "parallel/norm_over_ranks.h"
@@ -71,8 +70,11 @@ Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, c
                                const Watch& watch, const ops::TokenTree* tree) const {
   const Heads heads = project(x, rotation);
   if (tree) return output(ops::tree_attention(heads.q, heads.k, heads.v, *tree));
-  watch.attention_logits(logits_name_, [&] { return ops::largest_attention_logits(heads.q, heads.k, documents); });
-  return output(ops::attention(heads.q, heads.k, heads.v, documents));
+  if (!watch.wants_attention_logits()) return output(ops::attention(heads.q, heads.k, heads.v, documents));
+  Tensor largest;
+  const Tensor attended = ops::attention_with_logits(heads.q, heads.k, heads.v, documents, largest);
+  watch.attention_logits(logits_name_, largest);
+  return output(attended);
 }
 
 }  // namespace athanor

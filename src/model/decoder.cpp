@@ -196,7 +196,7 @@ Tensor Decoder::add_up(const Residual& residual, const Watch& watch) const {
 Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const {
   const Tensor h = final_hidden(residual, labels.targets.size(0), watch);
   return vocabulary_cross_entropy(h, output_, labels.targets.reshape({-1}), model_.vocab_size, labels.loss_scale,
-                                  options_.loss_chunk_tokens, options_.tensor);
+                                  options_.loss_chunk_tokens, options_.tensor, labels.draw);
 }
 
 void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "ops/attention_logits.h"
 #include "ops/attention_pieces.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
@@ -31,7 +32,7 @@ float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
 
 template <class T>
 void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, const Tensor& out,
-                  const Tensor& logsumexp) {
+                  const Tensor& logsumexp, const Tensor& largest) {
   constexpr int64_t kQueries = 8 * kernels::kTileRows;
   struct Piece {
     int64_t run, begin;
@@ -50,7 +51,8 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
     const Run& run = runs[static_cast<size_t>(piece.run)];
     const int64_t kv = piece.run * kv_heads + head / (heads / kv_heads);
     kernels::attention_forward<T>(shape_of(q, run), rows_of<const T>(q, run, head), packed.keys(kv), packed.values(kv),
-                                  rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head), piece.begin,
+                                  rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head),
+                                  largest.defined() ? logsumexp_of(largest, run, head) : nullptr, piece.begin,
                                   std::min(run.length, piece.begin + kQueries), scratch);
   });
 }
@@ -82,13 +84,20 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Gradien
   });
 }
 
+// The largest logit of each query, [B, H, T] like the logsumexp, or undefined. Not a tensor, so that autograd leaves it
+// alone.
+struct LargestLogits {
+  Tensor of_query;
+};
+
 struct Attention : torch::autograd::Function<Attention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::vector<Span>& spans) {
+                        const std::vector<Span>& spans, const LargestLogits& largest) {
     Tensor out = at::empty(q.sizes(), q.options());
     const Tensor logsumexp = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
-    with_element(
-        q, [&](auto* tag) { forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), out, logsumexp); });
+    with_element(q, [&](auto* tag) {
+      forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), out, logsumexp, largest.of_query);
+    });
     ctx->save_for_backward({q, k, v, out});
     ctx->saved_data["logsumexp"] = logsumexp;
     ctx->saved_data["spans"] = numbers_of(spans);
@@ -103,7 +112,7 @@ struct Attention : torch::autograd::Function<Attention> {
     const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
     const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
     with_element(in.q, [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), into); });
-    return {into.dq, into.dk, into.dv, Tensor()};
+    return {into.dq, into.dk, into.dv, Tensor(), Tensor()};
   }
 };
 
@@ -113,7 +122,21 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
   if (device::takes(q)) return device::attention(q, k, v, documents);
   if (!multiplies_on_tiles(q, ProductKind::kAttention)) return library::attention(q, k, v, documents);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
-                          spans_of(q.size(0), q.size(1), documents));
+                          spans_of(q.size(0), q.size(1), documents), LargestLogits{});
+}
+
+Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                             Tensor& largest) {
+  if (device::takes(q) || !multiplies_on_tiles(q, ProductKind::kAttention) || q.numel() == 0) {
+    const at::NoGradGuard no_grad;
+    largest = largest_attention_logits(q, k, documents);
+    return attention(q, k, v, documents);
+  }
+  const Tensor of_query = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
+  const Tensor out = Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
+                                      spans_of(q.size(0), q.size(1), documents), LargestLogits{of_query});
+  largest = of_query.amax(2);
+  return out;
 }
 
 }  // namespace athanor::ops

@@ -28,6 +28,11 @@ struct DocumentLengths : std::vector<std::vector<int32_t>> {
 /// path avx512_bf16 with bf16 inputs.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
+/// Also sets `largest` to the largest logit of each sequence and head, fp32 [B, heads], as largest_attention_logits
+/// (attention_logits.h) does. On tiles attention has it anyway; elsewhere it costs that function's products.
+Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                             Tensor& largest);
+
 namespace library {
 /// Computes attention through libtorch's kernel, with a call for each document.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});

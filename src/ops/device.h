@@ -31,7 +31,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens);
+                            int64_t chunk_tokens, const LabelDraw& draw);
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
 /// Computes ops::experts. It works on the largest possible number of rows, padded to groups of 8, and every product

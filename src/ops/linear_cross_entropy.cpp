@@ -41,14 +41,15 @@ Tensor sum_in_order(const Tensor& losses) {
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
-                        double grad_scale, int64_t chunk_tokens) {
+                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw) {
     const int64_t tokens = x.size(0);
     Tensor losses = at::empty({tokens}, x.options().dtype(at::kFloat)), dx = at::empty_like(x);
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
       const Tensor logits = matmul(chunk, weight.value, /*transposed=*/true);
-      losses_of_chunk(logits, targets.narrow(0, begin, count), losses.data_ptr<float>() + begin, nullptr, grad_scale);
+      const Tensor labels = labels_of(logits, targets.narrow(0, begin, count), draw.from_row(begin));
+      losses_of_chunk(logits, labels, losses.data_ptr<float>() + begin, nullptr, grad_scale);
       matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       add_outer_product(weight.grad, logits, chunk);
     }
@@ -58,7 +59,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     ATHANOR_ASSERT(grads[0].item<double>() == 1);  // the weight's part was added in forward
-    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -75,12 +76,12 @@ void check_targets(const Tensor& targets, int64_t vocab) {
 }
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens) {
-  if (device::takes(x)) return device::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens);
+                            int64_t chunk_tokens, const LabelDraw& draw) {
+  if (device::takes(x)) return device::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw);
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   const Tensor ids = targets.contiguous();
   check(x, weight.value, ids, chunk_tokens);
-  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
 }
 
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {

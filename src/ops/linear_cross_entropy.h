@@ -1,6 +1,7 @@
 #pragma once
 // The language-model head and its loss in one op: logits exist for a chunk of tokens at a time, never for all.
 
+#include "ops/label_draw.h"
 #include "ops/tensor.h"
 
 namespace athanor::ops {
@@ -14,9 +15,10 @@ namespace athanor::ops {
 /// @param targets       [tokens] int64.
 /// @param weight        [vocab, hidden]; its gradient must be defined.
 /// @param chunk_tokens  rows of logits held at a time.
+/// @param draw  if it draws, each target is replaced by a label that is drawn from the model's probabilities.
 /// @throws DataError as check_targets.
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens);
+                            int64_t chunk_tokens, const LabelDraw& draw = {});
 
 /// For each token, its loss, fp32 [tokens] (0 without a target), and whether greedy decoding would have chosen the
 /// target, bool [tokens] (false without one). Without gradient.

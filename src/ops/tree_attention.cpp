@@ -61,10 +61,10 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
     for (const int64_t node : above[piece.node]) before.push_back(packed_of(node));
     const Run& run = runs[piece.node];
     const kernels::PackedHead own = packed_of(static_cast<int64_t>(piece.node));
-    kernels::attention_forward<T>(shape_of(q, run), rows_of<const T>(q, run, head), own.keys_transposed, own.values,
-                                  rows_of<T>(out, run, head),
-                                  logsumexp.data_ptr<float>() + head * logsumexp.size(1) + run.begin, piece.begin,
-                                  std::min(run.length, piece.begin + kQueries), scratch, before);
+    kernels::attention_forward<T>(
+        shape_of(q, run), rows_of<const T>(q, run, head), own.keys_transposed, own.values, rows_of<T>(out, run, head),
+        logsumexp.data_ptr<float>() + head * logsumexp.size(1) + run.begin,
+        /*largest=*/nullptr, piece.begin, std::min(run.length, piece.begin + kQueries), scratch, before);
   });
 }
 

@@ -8,10 +8,10 @@
 namespace athanor {
 
 AdamW::AdamW(const OptimizerConfig& config, OptimizedParameters parameters)
-    : Optimizer(declare_optimizer(config), std::move(parameters)), config_(config) {}
+    : Optimizer(declare_optimizer("adamw"), std::move(parameters)), config_(config) {}
 
 AdamW::AdamW(const OptimizerConfig& config, ParameterStore& store)
-    : AdamW(config, OptimizedParameters(store, plan_optimizers(config), declare_optimizer(config).name)) {}
+    : AdamW(config, OptimizedParameters(store, plan_optimizers(config), "adamw")) {}
 
 int64_t AdamW::apply(const Update& given, FlatRange range) {
   const double beta1 = config_.betas[0], beta2 = config_.betas[1];
@@ -35,13 +35,10 @@ int64_t AdamW::apply(const Update& given, FlatRange range) {
 }
 
 int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t state_begin, const Update& given) const {
-  const ParameterStore& store = parameters().store();
-  const auto flat = [&](const Tensor& x) { return x.narrow(0, range.begin, range.size()); };
   const auto state = [&](const Tensor& x) { return x.narrow(0, state_begin, range.size()); };
-  const Tensor low =
-      store.master_low().defined() ? store.master_low().narrow(0, store.state_begin(range), range.size()) : Tensor();
-  const ops::AdamwMemory memory{flat(store.compute()), low, state(exp_avg()), state(exp_avg_sq()), flat(store.grad())};
-  if (store.compute().is_cpu()) return ops::adamw(rule, memory);
+  const auto [weight, low, grad] = parameters().memory(range);
+  const ops::AdamwMemory memory{weight, low, state(exp_avg()), state(exp_avg_sq()), grad};
+  if (weight.is_cpu()) return ops::adamw(rule, memory);
   ops::adamw(rule, memory, given.on_device.grad_scale, given.on_device.changed);
   return 0;
 }

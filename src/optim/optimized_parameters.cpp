@@ -45,6 +45,13 @@ std::optional<int64_t> OptimizedParameters::state_begin(FlatRange range) const {
   return std::nullopt;
 }
 
+ops::UpdateMemory OptimizedParameters::memory(FlatRange range) const {
+  const Tensor& low = store_->master_low();
+  return {store_->compute().narrow(0, range.begin, range.size()),
+          low.defined() ? low.narrow(0, store_->state_begin(range), range.size()) : Tensor(),
+          store_->grad().narrow(0, range.begin, range.size())};
+}
+
 void OptimizedParameters::set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter) {
   segments_.clear();
   const auto& table = store_->table();

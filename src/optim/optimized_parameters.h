@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "layout/optimizer_state.h"
+#include "ops/update.h"
 #include "parallel/parameters.h"
 
 namespace athanor {
@@ -31,6 +32,9 @@ class OptimizedParameters {
   /// entry (one of entries()). Per-matrix state of the entry begins at this index.
   int64_t num_matrices() const { return num_matrices_; }
   int64_t first_matrix(const BucketEntry& entry) const { return first_matrix_.at(&entry); }
+
+  /// Returns weights, lower bits of the master and gradient of `range`, which this rank owns.
+  ops::UpdateMemory memory(FlatRange range) const;
 
   /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which its
   /// state was zero: its updates are counted from there. A parameter that is not named has had all updates of the run.

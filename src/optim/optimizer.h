@@ -27,11 +27,8 @@ struct Update {
   double lr = 0;          ///< learning rate of the step (schedule.h); the optimizer multiplies it by a group's lr_scale
   double grad_scale = 1;  ///< the optimizer multiplies the gradients by it (clip.h)
   /// Used if the parameters are on a device, in place of grad_scale and of what apply returns: the host need not know
-  /// these numbers before it queues the update.
-  struct OnDevice {
-    Tensor grad_scale;  ///< fp32, one element; NaN: the step is refused, and the update changes nothing
-    Tensor changed;     ///< int64, one element; `apply` adds the number of weights that changed
-  } on_device = {};
+  /// these numbers before it queues the update. A grad_scale of NaN refuses the step.
+  ops::OnDevice on_device = {};
 };
 
 /// One kind of an optimizer's state on this rank.
@@ -43,7 +40,8 @@ struct HeldState {
 
 /// The labels of a second backward. The function returns the label of one target from its sequence (in the global
 /// batch, from 0), its position in the sequence (from 0), and the label that it has in the batch. It must depend on
-/// these alone, so that the layout does not change it. It is not called for positions without a target.
+/// these alone, so that the layout does not change it. It is not called for positions without a target. A null function
+/// draws each label from the model's own probabilities (ops/label_draw.h).
 using OtherLabels = std::function<int64_t(int64_t sequence, int64_t position, int64_t label)>;
 
 class Optimizer {
@@ -69,7 +67,8 @@ class Optimizer {
   /// must decide the same. It is called only if the declaration has needs.second_backward.
   virtual std::optional<OtherLabels> second_backward(int64_t /*step*/) const { return std::nullopt; }
   /// Takes the gradients of the second backward, without clipping. The step sets them to zero afterwards.
-  virtual void learn_from_second(int64_t /*step*/) {}
+  /// @param num_targets  in the global batch: the gradients are those of a mean over this number.
+  virtual void learn_from_second(int64_t /*step*/, int64_t /*num_targets*/) {}
 
   /// Does what has to happen before any bucket is updated. It may replace the owned elements of its parameters'
   /// gradient by other values for `apply`. All ranks call it together; it is collective if it uses a service
@@ -81,6 +80,13 @@ class Optimizer {
   /// @return the number of weights on this rank whose value, as forward reads it, changed; 0 on a device, where
   /// on_device.changed has it.
   virtual int64_t apply(const Update& update, FlatRange range) = 0;
+  /// Returns the names of what it counts among the elements that it updates.
+  virtual std::vector<std::string> count_names() const { return {}; }
+  /// Returns the counts of the last update, int64 [count_names()], where the parameters are: over the elements that
+  /// this rank counts (ShardPlan::canonical), so that sums over ranks count each element once. Undefined if there are
+  /// none.
+  virtual Tensor counts() const { return {}; }
+
   /// Applies the update to all owned elements.
   int64_t apply(const Update& update) { return apply(update, {0, parameters_.store().flat_size()}); }
 

@@ -4,14 +4,24 @@
 
 #include "base/error.h"
 #include "optim/adamw.h"
+#include "optim/lamb.h"
+#include "optim/muon.h"
+#include "optim/sgd.h"
+#include "optim/sophiag.h"
 
 namespace athanor {
 
 OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
-  return {plan_optimizers(config),
-          [config](const OptimizerDeclaration&, OptimizedParameters parameters, const OptimizerServices&) {
-            return std::make_unique<AdamW>(config, std::move(parameters));
-          }};
+  const auto make = [config](const OptimizerDeclaration& declared, OptimizedParameters parameters,
+                             const OptimizerServices& services) -> std::unique_ptr<Optimizer> {
+    const std::string& name = declared.name;
+    if (name == "sgd") return std::make_unique<Sgd>(config, std::move(parameters));
+    if (name == "lamb") return std::make_unique<Lamb>(config, std::move(parameters), *services.sums, *services.plan);
+    if (name == "sophiag") return std::make_unique<SophiaG>(config, std::move(parameters), *services.plan);
+    if (name == "muon") return std::make_unique<Muon>(config, std::move(parameters), *services.homes);
+    return std::make_unique<AdamW>(config, std::move(parameters));
+  };
+  return {plan_optimizers(config), make, config.qk_clip};
 }
 
 OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, ParameterStore& store,
@@ -23,10 +33,13 @@ OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, Param
   ATHANOR_CHECK(count(&OptimizerNeeds::second_backward) <= 1,
                 "{} optimizers ask for a second backward, and a step has one: give their groups one of them",
                 count(&OptimizerNeeds::second_backward));
+  services_.plan = &shards;
   if (count(&OptimizerNeeds::tensor_norms) > 0) services_.sums = std::make_unique<TensorSums>(model, store, shards);
   if (count(&OptimizerNeeds::whole_matrices) > 0) services_.matrices = std::make_unique<WholeMatrices>(store, shards);
+  if (count(&OptimizerNeeds::home_matrices) > 0) services_.homes = std::make_unique<HomeMatrices>(store, shards);
   for (const OptimizerDeclaration& each : plan_.optimizers)
     optimizers_.push_back(setup.make(each, OptimizedParameters(store, plan_, each.name), services_));
+  if (setup.qk_clip > 0) qk_clip_ = std::make_shared<QkClip>(model, setup.qk_clip, store, shards);
 }
 
 int64_t OptimizerSet::state_bytes() const {
@@ -49,20 +62,39 @@ std::optional<OtherLabels> OptimizerSet::second_backward(int64_t step) const {
   return std::nullopt;
 }
 
-void OptimizerSet::learn_from_second(int64_t step) {
+void OptimizerSet::learn_from_second(int64_t step, int64_t num_targets) {
   for (const auto& optimizer : optimizers_) {
-    if (optimizer->declaration().needs.second_backward) optimizer->learn_from_second(step);
+    if (optimizer->declaration().needs.second_backward) optimizer->learn_from_second(step, num_targets);
   }
 }
 
 void OptimizerSet::begin(const Update& update) {
   for (const auto& optimizer : optimizers_) optimizer->begin(update);
+  if (qk_clip_) qk_clip_->begin();
 }
 
 int64_t OptimizerSet::apply(const Update& update, FlatRange range) {
   int64_t changed = 0;
   for (const auto& optimizer : optimizers_) changed += optimizer->apply(update, range);
+  if (qk_clip_) qk_clip_->apply(range, update.on_device);
   return changed;
+}
+
+std::vector<std::string> OptimizerSet::count_names() const {
+  std::vector<std::string> names;
+  for (const auto& optimizer : optimizers_) {
+    for (const std::string& name : optimizer->count_names())
+      names.push_back(optimizer->declaration().name + "_" + name);
+  }
+  return names;
+}
+
+Tensor OptimizerSet::counts() const {
+  std::vector<Tensor> counts;
+  for (const auto& optimizer : optimizers_) {
+    if (optimizer->counts().defined()) counts.push_back(optimizer->counts());
+  }
+  return counts.empty() ? Tensor() : at::cat(counts);
 }
 
 }  // namespace athanor

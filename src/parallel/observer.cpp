@@ -1,5 +1,7 @@
 #include "parallel/observer.h"
 
+#include <algorithm>
+
 namespace athanor {
 
 const char* phase_name(Observation::Phase phase) {
@@ -29,14 +31,15 @@ void Observers::tell(const Observation& observation) const {
   for (const auto& observer : observers_) observer->observe(observation);
 }
 
-void Observers::tell_attention_logits(const std::string& place, int microbatch,
-                                      const std::function<Tensor()>& logits) const {
+bool Observers::want_attention_logits() const {
+  return std::ranges::any_of(observers_, [](const auto& observer) { return observer->wants_attention_logits(); });
+}
+
+void Observers::tell_attention_logits(const std::string& place, int microbatch, const Tensor& largest) const {
   const at::NoGradGuard no_grad;
-  Tensor largest;
   for (const auto& observer : observers_) {
-    if (!observer->wants_attention_logits()) continue;
-    if (!largest.defined()) largest = logits();
-    observer->observe({place, Observation::Phase::kForward, microbatch, largest});
+    if (observer->wants_attention_logits())
+      observer->observe({place, Observation::Phase::kForward, microbatch, largest});
   }
 }
 

@@ -71,7 +71,7 @@ class Observer {
   /// this (norms, counts) are not part of the dataflow that observers see.
   virtual void begin_gradients() {}
   virtual void end_gradients() {}
-  /// True if it wants to see the logits of attention, which are computed for it alone.
+  /// True if it wants to see the largest logits of attention.
   virtual bool wants_attention_logits() const { return false; }
 };
 
@@ -88,8 +88,10 @@ class Observers {
   void end_gradients() const;
   /// Calls every observer, even during a pause: callers look at empty() first.
   void tell(const Observation& observation) const;
-  /// Calls the observers that want attention logits with the tensor that `logits` returns, if there are any.
-  void tell_attention_logits(const std::string& place, int microbatch, const std::function<Tensor()>& logits) const;
+  /// True if any of them wants attention logits.
+  bool want_attention_logits() const;
+  /// Calls those that do with `largest`.
+  void tell_attention_logits(const std::string& place, int microbatch, const Tensor& largest) const;
 
   /// While it exists, a step shows nothing to the observers.
   class Pause {
@@ -126,9 +128,11 @@ class Watch {
   void forward(const std::string& place, const Tensor& x, Phase phase = Phase::kForward) const {
     if (observers_) tell(place, phase, x);
   }
-  /// Shows what `logits` returns to the observers that want attention logits.
-  void attention_logits(const std::string& place, const std::function<Tensor()>& logits) const {
-    if (observers_) observers_->tell_attention_logits(place, microbatch_, logits);
+  /// True if an observer wants attention logits.
+  bool wants_attention_logits() const { return observers_ && observers_->want_attention_logits(); }
+  /// Shows the largest logits of each sequence and head to the observers that want them.
+  void attention_logits(const std::string& place, const Tensor& largest) const {
+    if (observers_) observers_->tell_attention_logits(place, microbatch_, largest);
   }
   /// Shows the gradient of `x` when backward has it, if `x` requires one. If this is called for several places with one
   /// tensor, the gradient is shown in the order of the calls.

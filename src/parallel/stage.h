@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "ops/attention.h"
+#include "ops/label_draw.h"
 #include "ops/tensor.h"
 #include "ops/tree_attention.h"
 #include "parallel/router_counts.h"
@@ -36,6 +37,8 @@ struct Labels {
   int64_t step = 0;       ///< number of the update in the run, from 1; 0 in evaluation
   /// The first sequence's index in the global batch; random numbers depend on it and on `step`.
   int64_t first_sequence = 0;
+  /// If it draws, labels drawn from the model's probabilities take the place of the targets.
+  ops::LabelDraw draw = {};
   /// On a device: tokens, targets and tables of documents in one tensor, of which they are views
   /// (train/microbatch.h). Undefined on the host.
   Tensor packed;

@@ -49,16 +49,31 @@ struct Head {
   TensorRanks ranks;
 };
 
+// The labels that the ranks draw together: of the largest values of their rows, that of the lowest id.
+Tensor shared_labels(const ops::LogitsPart& part, const ops::LabelDraw& draw, int64_t vocab_size,
+                     const TensorRanks& ranks) {
+  if (!draw.draws) return part.targets;
+  const Tensor own = at::empty({part.rows()}, part.logits.options().dtype(at::kFloat)),
+               ids = at::empty_like(part.targets);
+  ops::draw_labels_into(part, draw, vocab_size, own, ids);
+  const Tensor largest = own.clone();
+  ranks.group->all_reduce(largest, comm::Reduction::kMax).wait();
+  const Tensor lowest = at::where(own == largest, -ids, -vocab_size);
+  ranks.group->all_reduce(lowest, comm::Reduction::kMax).wait();
+  return -lowest;
+}
+
 struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
-                        double grad_scale, const Head& head) {
+                        double grad_scale, const Head& head, const ops::LabelDraw& draw) {
     Tensor loss = at::zeros({}, x.options().dtype(at::kDouble));
     const Tensor dx = at::empty_like(x);
     for (int64_t begin = 0; begin < x.size(0); begin += head.chunk_tokens) {
       const int64_t count = std::min(head.chunk_tokens, x.size(0) - begin);
       const Tensor rows = x.narrow(0, begin, count), ids = targets.narrow(0, begin, count);
       const Tensor logits = ops::matmul(rows, weight.value, /*transposed=*/true);
-      const Chunk chunk = share_chunk({logits, ids, head.first}, false, head.ranks);
+      const Tensor labels = shared_labels({logits, ids, head.first}, draw.from_row(begin), head.vocab_size, head.ranks);
+      const Chunk chunk = share_chunk({logits, labels, head.first}, false, head.ranks);
       loss.add_(chunk.losses(head.vocab_size).to(at::kDouble).sum());
       ops::to_softmax_gradient(chunk.part, chunk.maxima, chunk.sums, grad_scale);
       ops::matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
@@ -72,7 +87,7 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
     ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
     Tensor dx = ctx->saved_data["dx"].toTensor();
     ctx->saved_data.clear();  // the parts may be added in place
-    return {std::move(dx), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {std::move(dx), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -117,12 +132,13 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
 }
 
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
-                                double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks) {
-  if (ranks.alone()) return ops::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens);
+                                double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks,
+                                const ops::LabelDraw& draw) {
+  if (ranks.alone()) return ops::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw);
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   const Tensor ids = targets.contiguous();
   const Head head = head_of(x, weight.value, ids, vocab_size, chunk_tokens, ranks);
-  return VocabularyCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, head);
+  return VocabularyCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, head, draw);
 }
 
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,

@@ -29,10 +29,12 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
 /// C logits, in fp32. Backward sends nothing.
 /// @param x        [tokens, hidden], of TensorParallelInput::partitioned: the gradient is a partial sum on each rank.
 /// @param targets  [tokens] int64, ids of the whole vocabulary.
+/// @param draw  as in ops::linear_cross_entropy; two further all-reduces of C values are then made for each chunk.
 /// @return the sum of losses (fp64), with the same bits on every rank.
 /// @throws DataError as ops::check_targets.
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
-                                double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks);
+                                double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks,
+                                const ops::LabelDraw& draw = {});
 
 /// ops::token_losses with the rank's rows of the weight, and with the same bits on every rank. The second all-reduce
 /// has three values for each token, and not two as in vocabulary_cross_entropy.

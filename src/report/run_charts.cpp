@@ -23,6 +23,7 @@ constexpr Shown kShown[] = {
     {"lr", "Learning rate", "", "lr", 1, false},
     {"grad-norm", "Gradient norm", "before clipping", "grad_norm", 1, true},
     {"changed", "Share of changed weights", "of the weights, in each update", "changed_share", 1, true},
+    {"clipped", "Share of clipped elements", "of those that Sophia-G updates", "clipped_share", 1, true},
     {"tps", "Throughput", "tokens a second", "tps", 1, true},
     {"mfu", "MFU", "% of the peak of its ranks, as it was measured or configured", "mfu", 100, true},
     {"memory", "Memory", "GiB of the first rank's process", "memory_bytes", 1 / kGiB, false},

@@ -96,7 +96,8 @@ Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
   const bool observed = observers_ && !observers_->empty();
   if (observed && !failed_ && !std::exchange(told_of_observers_, true))
     log::info("train.cuda_graphs: steps that are observed (metrics.layer_statistics) run without graphs");
-  if (failed_ || observed || !labels->packed.defined()) return stage_.forward(microbatch, std::move(x), labels);
+  if (failed_ || observed || labels->draw.draws || !labels->packed.defined())
+    return stage_.forward(microbatch, std::move(x), labels);
   const Key key{x.size(0),          x.size(1),         labels->packed.numel(), labels->num_targets,
                 labels->loss_scale, labels->aux_scale, labels->z_scale};
   Captured& captured = captured_for(key);

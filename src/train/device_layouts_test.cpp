@@ -97,6 +97,23 @@ TEST(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfT
   }
 }
 
+// Each optimizer in its form for devices. Sophia-G's labels are drawn there, in a second backward whose batch is one
+// more copy.
+TEST(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThemAndAStepWaitsOnce) {
+  for (const char* name : {"sgd", "lamb", "sophiag", "muon"}) {
+    RunConfig config = config_of({"olmoe", "float32", {1, 2, 2, "ep_aware", 2, 1}});
+    config.optimizer.name = name;
+    config.optimizer.newton_schulz_dtype = "float32";
+    config.optimizer.hessian_interval = 2;
+    const LayoutTrace expected = train_on_cpus(config, 4);
+    const double rounding = rounding_of(expected, config, 4);
+    const LayoutTrace found = train_on_devices(config, 4, {.order = {Order::Kind::kDrawn, 6}});
+    EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size))
+        << name;
+    EXPECT_EQ(found.transfers.waits, promised_transfers(config, 4, config.moe.dispatch).waits) << name;
+  }
+}
+
 // The library of the played devices adds along the tree as well; nothing else differs.
 TEST(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
   for (const Case& test : {Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},

@@ -147,6 +147,7 @@ std::string to_json_line(const StepMetrics& m) {
   line["grad_norm"] = m.grad_norm;
   line["lr"] = m.lr;
   line["changed_share"] = m.changed_share;
+  if (m.clipped_share) line["clipped_share"] = *m.clipped_share;
   line["tokens"] = m.tokens;
   line["tokens_seen"] = m.tokens_seen;
   line["tps"] = m.tokens_per_second();

@@ -1,5 +1,6 @@
 #include "train/microbatch.h"
 
+#include "base/random.h"
 #include "kernels/cross_entropy.h"
 #include "ops/document_tables.h"
 #include "ops/transfer.h"
@@ -57,9 +58,14 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
   return microbatches;
 }
 
-void relabel(Microbatch& microbatch, const OtherLabels& labels) {
+void relabel(Microbatch& microbatch, const OtherLabels& labels, int64_t seed) {
   Labels& own = microbatch.labels;
   own.aux_scale = own.z_scale = 0;
+  if (!labels) {
+    const CounterRandom random(static_cast<uint64_t>(seed), "drawn labels");
+    own.draw = {true, random.u64(static_cast<uint64_t>(own.step)), own.first_sequence * own.targets.size(1)};
+    return;
+  }
   own.targets = own.targets.clone();
   auto* target = own.targets.data_ptr<int64_t>();
   for (int64_t b = 0; b < own.targets.size(0); ++b) {

@@ -18,9 +18,10 @@ namespace athanor {
 /// @param step  number of the update in the run, for random numbers.
 std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config, uint32_t eos_id, int64_t step = 0);
 
-/// Gives every target the label that `labels` returns, and drops the router losses, so that the gradient is that of
-/// the loss on these labels alone.
-void relabel(Microbatch& microbatch, const OtherLabels& labels);
+/// Gives every target the label that `labels` returns, or has it drawn if that is null; and drops the router losses, so
+/// that the gradient is that of the loss on these labels alone.
+/// @param seed  of the run: with the number of the step it is the key of the drawn numbers.
+void relabel(Microbatch& microbatch, const OtherLabels& labels, int64_t seed);
 
 /// Returns the microbatches with these numbers: microbatch n begins with sequence n · micro_batch_size of the batch,
 /// which must hold their sequences. Their step is 0, as for evaluation.

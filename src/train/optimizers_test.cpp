@@ -34,7 +34,7 @@ class Looking : public Optimizer {
         labels_(std::move(labels)) {}
 
   std::optional<OtherLabels> second_backward(int64_t) const override { return labels_; }
-  void learn_from_second(int64_t) override { second_ = parameters().store().grad().clone(); }
+  void learn_from_second(int64_t, int64_t) override { second_ = parameters().store().grad().clone(); }
   int64_t apply(const Update&, FlatRange range) override {
     const Tensor grad = parameters().store().grad().narrow(0, range.begin, range.size());
     if (grad.count_nonzero().item<int64_t>() > 0) seen = true;

@@ -161,7 +161,7 @@ TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
           throw std::runtime_error(
               fmt::format("{}: {} elements held, {} computed", degrees.sharding, dense + expert, said.total()));
         const auto need = count_state_bytes(held, count_state_shards(state.config.parallelism, layout), bf16,
-                                            declare_optimizer(state.config.optimizer));
+                                            declare_optimizer(state.config.optimizer.name));
         size_t bytes = state.model.parameters.grad().nbytes() + state.model.parameters.compute().nbytes() +
                        static_cast<size_t>(state.optimizer.set.state_bytes());
         if (bf16) bytes += state.model.parameters.master_low().nbytes();

@@ -6,7 +6,6 @@
 #include <iterator>
 
 #include "arch/inventory.h"
-#include "arch/weight_decay.h"
 #include "base/build_info.h"
 #include "base/fault_announcement.h"
 #include "base/log.h"
@@ -14,6 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/model_identity.h"
 #include "comm/short_texts.h"
+#include "layout/group_checks.h"
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
 #include "train/fill_state.h"
@@ -180,7 +180,7 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
 void require_layout_fits(RunConfig config, int world_size) {
   resolve_model_from(config);
   auto faults = find_layout_faults(config, world_size);
-  std::ranges::move(find_unmatched_decay_patterns(config), std::back_inserter(faults));
+  std::ranges::move(find_group_faults(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 

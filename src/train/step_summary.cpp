@@ -51,6 +51,9 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   m.grad_norm = report.grad_norm;
   m.lr = report.lr;
   m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
+  if (const auto clipped = report.optimizer_counts.find("sophiag_clipped"); clipped != report.optimizer_counts.end())
+    m.clipped_share = static_cast<double>(clipped->second) /
+                      static_cast<double>(state_.optimizer.set.plan().count_elements(config.model, "sophiag"));
   m.tokens = batch.num_sequences * batch.seq_len;
   m.tokens_seen = state_.position.tokens_seen;
   if (names_stages_) m.stage = state_.position.phase.name;

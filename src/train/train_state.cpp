@@ -30,6 +30,7 @@ TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, std::un
       optimizer(config, model,
                 options.optimizers ? std::move(*options.optimizers) : configured_optimizers(config.optimizer),
                 &observers) {
+  if (optimizer.set.qk_clip()) observers.add(optimizer.set.qk_clip());
   enter(training_stages(run).front());
 }
 

@@ -74,14 +74,14 @@ namespace {
 
 // Gradients of the loss on the labels that an optimizer asks for, at the weights of this step. Losses, counts and
 // observers see nothing of it.
-void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_t step) {
+void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_t step, int64_t num_targets) {
   const auto labels = s.optimizer.set.second_backward(step);
   if (!labels) return;
-  for (Microbatch& each : microbatches) relabel(each, *labels);
+  for (Microbatch& each : microbatches) relabel(each, *labels, s.config.train.seed);
   send_to(s.model.device(), microbatches);
   const Observers::Pause unobserved(s.observers);
   run_microbatches(s, microbatches, {});
-  s.optimizer.set.learn_from_second(step);
+  s.optimizer.set.learn_from_second(step, num_targets);
   s.model.parameters.grad().zero_();
 }
 
@@ -118,20 +118,25 @@ int64_t update_range(OptimizerSet& optimizers, const Update& update, FlatRange r
 enum Counted : int64_t { kDense, kExperts, kElsewhere, kNumCounted };
 
 // Bucket by bucket in the order of forward, so that weights of the first layers travel while the rest is updated.
-// Returns the number of each Counted of all ranks, int64, on the model's device.
+// Returns the number of each Counted of all ranks, and then what the optimizers count: int64, on the model's device.
 Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update update, UpdateObserver* observer,
                          const RunPhases& phases) {
   phases.enter(board::Phase::kUpdate);
   optimizers.begin(update);
-  const Tensor changed = at::zeros({kNumCounted}, at::TensorOptions(at::kLong).device(model.device()));
+  const auto num_counts = std::ssize(optimizers.count_names());
+  const Tensor changed = at::zeros({kNumCounted + num_counts}, at::TensorOptions(at::kLong).device(model.device()));
   const auto update_counted = [&](FlatRange range, Counted kind) {
     const Tensor count = changed.narrow(0, kind, 1);
     update.on_device.changed = count;
     const int64_t here = update_range(optimizers, update, range, observer);
     if (changed.is_cpu()) count.add_(here);
   };
+  const auto note_counts = [&] {
+    if (num_counts > 0) changed.narrow(0, kNumCounted, num_counts).copy_(optimizers.counts());
+  };
   if (model.plan.is_trivial()) {
     update_counted({0, model.parameters.flat_size()}, kDense);
+    note_counts();
     return changed;
   }
   for (const Bucket& bucket : model.parameters.buckets()) {
@@ -140,16 +145,20 @@ Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update upd
     model.gatherer.start(bucket);
   }
   phases.enter(board::Phase::kGather);
+  note_counts();
   model.mesh.group(GroupKind::kModel).all_reduce(changed).wait();
   model.mesh.group(GroupKind::kData).all_reduce(changed).wait();
   return changed;
 }
 
-// Copies of a shard change equally, so each counts for its share.
-int64_t count_changed(const ShardPlan& plan, const Tensor& changed) {
+// Copies of a shard change equally, so each counts for its share. Optimizers count every element once.
+void take_counts(StepReport& report, const ShardPlan& plan, const OptimizerSet& optimizers, const Tensor& changed) {
   const auto copies = [&](Replication kind) { return plan.of(kind).copies ? plan.of(kind).copies->size() : 1; };
-  return changed[kDense].item<int64_t>() / copies(Replication::kDense) +
-         changed[kExperts].item<int64_t>() / copies(Replication::kExpert);
+  report.changed = changed[kDense].item<int64_t>() / copies(Replication::kDense) +
+                   changed[kExperts].item<int64_t>() / copies(Replication::kExpert);
+  int64_t at = kNumCounted;
+  for (const std::string& name : optimizers.count_names())
+    report.optimizer_counts[name] = changed[at++].item<int64_t>();
 }
 
 // Returns the step's microbatches on the device of the model. Before that the second backward runs, if an optimizer
@@ -158,7 +167,7 @@ std::vector<Microbatch> begin_step(TrainState& s, const Batch& batch, int64_t st
   std::optional<SentAhead> ahead = std::exchange(s.ahead, std::nullopt);
   if (ahead && ahead->step == step && ahead->tokens == batch.tokens.data()) return std::move(ahead->microbatches);
   auto microbatches = microbatches_of(s, batch, step);
-  second_backward(s, microbatches, step);
+  second_backward(s, microbatches, step, batch.num_sequences * (batch.seq_len - 1));
   send_to(s.model.device(), microbatches);
   return microbatches;
 }
@@ -236,7 +245,7 @@ Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t st
 }
 
 // The host learns the numbers of a step in one copy, after everything of the step has been queued: the only wait.
-void fetch_numbers(StepReport& report, const ShardPlan& plan, Tensor changed, UpdateObserver* observer) {
+void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, UpdateObserver* observer) {
   LossParts& parts = report.parts;
   auto [norm, squares] = std::exchange(report.norms_on_device, {});
   Tensor observed = observer ? observer->numbers_on_device() : Tensor();
@@ -249,9 +258,9 @@ void fetch_numbers(StepReport& report, const ShardPlan& plan, Tensor changed, Up
   parts.z_sum = parts.on_device[2].item<double>();
   if (parts.on_device.size(0) > 3) parts.num_targets = std::llround(parts.on_device[3].item<double>());
   report.grad_norm = norm.item<double>();
-  report.changed = count_changed(plan, changed);
+  take_counts(report, s.model.plan, s.optimizer.set, changed);
   if (squares.defined()) {
-    const GradientNorms norms = norms_of(squares, plan);
+    const GradientNorms norms = norms_of(squares, s.model.plan);
     report.rank_norms = {norms.ranks, norms.experts};
   }
   if (observed.defined()) observer->take_numbers(observed);
@@ -270,7 +279,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   if (s.compute_clock) s.compute_clock->stop();  // what the next step reads counts in no step
   if (s.step_is_queued) s.step_is_queued();
   send_ahead(s, report.step + 1);
-  fetch_numbers(report, s.model.plan, changed, observer);
+  fetch_numbers(report, s, changed, observer);
   if (s.compute_clock) report.device_s = s.compute_clock->seconds();
   report.reduction = s.optimizer.reducer.trace();
   report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
@@ -291,8 +300,8 @@ void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateO
   report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
   if (report.verdict == Verdict::kApply) {
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
-    report.changed = count_changed(
-        s.model.plan, update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.phases));
+    take_counts(report, s.model.plan, s.optimizer.set,
+                update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.phases));
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
                        s.config.moe.bias_update_rate);
     advance(s, batch, report);

@@ -2,7 +2,9 @@
 // One optimizer step.
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 
 #include "dataset/loader.h"
 #include "optim/gradient_norm.h"
@@ -25,6 +27,7 @@ struct StepReport {
   // apply_update sets lr, changed, verdict and the times of the optimizer.
   double lr = 0;
   int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed
+  std::map<std::string, int64_t> optimizer_counts;  ///< by name: OptimizerSet::count_names
   Verdict verdict = Verdict::kApply;
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of these times that were waits for other ranks

@@ -45,7 +45,7 @@ class QueryTile {
       : shape_(shape), own_(own), before_(before), work_(shape, scratch), dim_steps_(steps_of<P>(shape.head_dim)),
         dim_tiles_(divide_up(shape.head_dim, kTileColumns)) {}
 
-  void run(HeadRows<const T> q, HeadRows<T> out, float* logsumexp, int64_t first, int64_t rows) {
+  void run(HeadRows<const T> q, HeadRows<T> out, float* logsumexp, float* largest, int64_t first, int64_t rows) {
     copy_whole_steps(q, first, rows, shape_.head_dim, work_.queries);
     std::fill_n(softmax_.largest, kTileRows, -std::numeric_limits<float>::infinity());
     std::fill_n(softmax_.sum, kTileRows, 0.0f);
@@ -61,6 +61,7 @@ class QueryTile {
     for (int64_t i = 0; i < rows; ++i) {
       inverse[i] = 1.0f / softmax_.sum[i];
       logsumexp[first + i] = softmax_.largest[i] + std::log(softmax_.sum[i]);
+      if (largest) largest[first + i] = softmax_.largest[i];
     }
     scale_tiles(work_.out, rows, dim_tiles_, inverse);
     for (int64_t d = 0; d < dim_tiles_; ++d) {
@@ -131,12 +132,12 @@ void pack(const AttentionShape& shape, HeadRows<const T> rows, void* panels) {
 
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
-                       const void* values, HeadRows<T> out, float* logsumexp, int64_t begin, int64_t end, void* scratch,
-                       std::span<const PackedHead> before) {
+                       const void* values, HeadRows<T> out, float* logsumexp, float* largest, int64_t begin,
+                       int64_t end, void* scratch, std::span<const PackedHead> before) {
   with_packed<T>(shape.path, [&]<class P>(P*) {
     QueryTile<T, P> tile(shape, {keys_transposed, values, shape.length}, before, scratch);
     for (int64_t first = begin; first < end; first += kTileRows)
-      tile.run(q, out, logsumexp, first, std::min(kTileRows, end - first));
+      tile.run(q, out, logsumexp, largest, first, std::min(kTileRows, end - first));
   });
 }
 
@@ -151,7 +152,7 @@ int64_t attention_forward_scratch(const AttentionShape& shape) {
   template void pack_transposed<T>(const AttentionShape&, HeadRows<const T>, void*);                                  \
   template void pack<T>(const AttentionShape&, HeadRows<const T>, void*);                                             \
   template void attention_forward<T>(const AttentionShape&, HeadRows<const T>, const void*, const void*, HeadRows<T>, \
-                                     float*, int64_t, int64_t, void*, std::span<const PackedHead>);                   \
+                                     float*, float*, int64_t, int64_t, void*, std::span<const PackedHead>);           \
   template int64_t attention_forward_scratch<T>(const AttentionShape&);
 ATHANOR_ATTENTION_FORWARD(float)
 ATHANOR_ATTENTION_FORWARD(Bf16)

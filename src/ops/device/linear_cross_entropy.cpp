@@ -49,12 +49,13 @@ TokenLosses empty_losses(const Tensor& x) {
 
 // Computes a chunk, the tokens from `begin` on; its logits become their gradient if grad_scale is not 0, and then
 // is_greedy is not computed.
+// @param targets  of the chunk.
 void losses_of_chunk(const Tensor& logits, const Tensor& targets, double grad_scale, const TokenLosses& into,
                      int64_t begin) {
   const int64_t rows = logits.size(0);
   const auto part = [&](const Tensor& x) { return x.narrow(0, begin, rows); };
   if (!has_kernels(logits)) {
-    const TokenLosses losses = without_kernels::cross_entropy(logits, part(targets), grad_scale);
+    const TokenLosses losses = without_kernels::cross_entropy(logits, targets, grad_scale);
     part(into.loss).copy_(losses.loss);
     part(into.is_greedy).copy_(losses.is_greedy);
     return;
@@ -62,7 +63,7 @@ void losses_of_chunk(const Tensor& logits, const Tensor& targets, double grad_sc
   const OnStream stream(logits);
   with_element(logits, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::cross_entropy<T>(stream, data<T>(logits), data<int64_t>(part(targets)), data<float>(part(into.loss)),
+    kernels::cuda::cross_entropy<T>(stream, data<T>(logits), data<int64_t>(targets), data<float>(part(into.loss)),
                                     grad_scale == 0 ? data<bool>(part(into.is_greedy)) : nullptr, rows, logits.size(1),
                                     static_cast<float>(grad_scale));
   });
@@ -77,7 +78,7 @@ Tensor sum_of(const Tensor& losses) {
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
-                        double grad_scale, int64_t chunk_tokens) {
+                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw) {
     const int64_t tokens = x.size(0);
     const TokenLosses losses = empty_losses(x);
     const Tensor dx = at::empty_like(x);
@@ -85,7 +86,8 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
       const Tensor logits = at::linear(chunk, weight.value);
-      losses_of_chunk(logits, targets, grad_scale, losses, begin);
+      const Tensor labels = labels_of(logits, targets.narrow(0, begin, count), draw.from_row(begin));
+      losses_of_chunk(logits, labels, grad_scale, losses, begin);
       Tensor dx_chunk = dx.narrow(0, begin, count);
       at::mm_out(dx_chunk, logits, weight.value);
       device::add_outer_product(weight.grad, logits, chunk);
@@ -96,25 +98,25 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
-    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens) {
+                            int64_t chunk_tokens, const LabelDraw& draw) {
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   check_shapes(x, targets, chunk_tokens);
   const Tensor ids = targets.contiguous();
   if (x.is_cpu()) {
     check_targets_now(x, weight.value, ids);
-    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
   }
   // The host does not wait: a wrong target makes the loss NaN, so that the guard refuses the step. Our kernel does it.
-  if (has_kernels(x)) return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens);
+  if (has_kernels(x)) return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
   const Tensor wrong = wrong_targets(ids, weight.value.size(0)), safe = ids.masked_fill(wrong, kNoTarget);
-  const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens);
+  const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens, draw);
   return loss + at::zeros_like(loss).masked_fill_(wrong.any(), std::numeric_limits<double>::quiet_NaN());
 }
 
@@ -128,7 +130,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
-    losses_of_chunk(logits, ids, 0, result, begin);
+    losses_of_chunk(logits, ids.narrow(0, begin, count), 0, result, begin);
   }
   return result;
 }

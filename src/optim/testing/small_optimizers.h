@@ -184,7 +184,7 @@ class Sophia : public Optimizer {
   std::optional<OtherLabels> second_backward(int64_t step) const override {
     return step % kInterval == 1 ? std::optional(labels_) : std::nullopt;
   }
-  void learn_from_second(int64_t /*step*/) override {
+  void learn_from_second(int64_t /*step*/, int64_t /*num_targets*/) override {
     const Tensor& grad = parameters().store().grad();
     parameters().for_each_owned({0, grad.size(0)}, [&](const auto&, FlatRange range, int64_t begin) {
       const Tensor g = grad.narrow(0, range.begin, range.size()), h = state("hessian").narrow(0, begin, range.size());
@@ -232,10 +232,10 @@ inline OptimizerSetup make_setup(const std::string& name, const OptimizerConfig&
                   Role::kDown, Role::kExpertGate, Role::kExpertUp, Role::kExpertDown},
         .weight_decay = 0.1,
         .optimizer = "muon"};
-    setup.plan = {{matrices, norms, {.weight_decay = 0.1}}, {Muon::declare(), declare_optimizer(config)}};
+    setup.plan = {{matrices, norms, {.weight_decay = 0.1}}, {Muon::declare(), declare_optimizer(config.name)}};
   } else {
     const OptimizerDeclaration declared = name == "lamb" ? Lamb::declare() : Sophia::declare();
-    setup.plan = {{norms, {.weight_decay = 0.1, .optimizer = name}}, {declared, declare_optimizer(config)}};
+    setup.plan = {{norms, {.weight_decay = 0.1, .optimizer = name}}, {declared, declare_optimizer(config.name)}};
   }
   setup.make = [config, labels = std::move(labels)](const OptimizerDeclaration& declared,
                                                     OptimizedParameters parameters,

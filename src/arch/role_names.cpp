@@ -1,0 +1,39 @@
+#include "arch/role_names.h"
+
+#include <algorithm>
+#include <array>
+#include <utility>
+
+namespace athanor {
+namespace {
+
+constexpr std::array<std::pair<const char*, Role>, 15> kNames{{{"embedding", Role::kEmbedding},
+                                                               {"norm", Role::kNorm},
+                                                               {"qk_norm", Role::kQkNorm},
+                                                               {"query", Role::kQuery},
+                                                               {"key", Role::kKey},
+                                                               {"value", Role::kValue},
+                                                               {"attention_out", Role::kAttentionOut},
+                                                               {"router", Role::kRouter},
+                                                               {"gate", Role::kGate},
+                                                               {"up", Role::kUp},
+                                                               {"down", Role::kDown},
+                                                               {"expert_gate", Role::kExpertGate},
+                                                               {"expert_up", Role::kExpertUp},
+                                                               {"expert_down", Role::kExpertDown},
+                                                               {"output", Role::kOutput}}};
+
+}  // namespace
+
+std::vector<std::string> role_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, role] : kNames) names.emplace_back(name);
+  return names;
+}
+
+std::optional<Role> find_role(const std::string& name) {
+  const auto* found = std::ranges::find_if(kNames, [&](const auto& each) { return name == each.first; });
+  return found == kNames.end() ? std::nullopt : std::optional(found->second);
+}
+
+}  // namespace athanor

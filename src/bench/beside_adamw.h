@@ -1,0 +1,11 @@
+#pragma once
+// Times an update of an optimizer in turns with one of AdamW, of the same parameters: layers of a dense model.
+
+#include "bench/arguments.h"
+#include "bench/report.h"
+
+namespace athanor::bench {
+
+void measure_beside_adamw(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report);
+
+}  // namespace athanor::bench

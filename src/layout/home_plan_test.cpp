@@ -1,0 +1,135 @@
+// Homes of matrices: how evenly the work of real models is shared, and that all ranks find the same plan.
+
+#include "layout/home_plan.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <map>
+#include <numeric>
+
+#include "config/toml_reader.h"
+#include "layout/holding.h"
+#include "layout/parameter_groups.h"
+
+namespace athanor::home_plan_test {
+namespace {
+
+// What a rank holds, with its plan.
+struct RankPlan {
+  RankPlan(const RunConfig& config, const Layout& layout, int rank) {
+    table = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
+    const ShardingKind kind = parse_sharding(config.parallelism.sharding);
+    buckets = lay_out_buckets(table, make_sharding(layout, rank, kind, bucket_elements(config)));
+    const auto parts = [&](const BucketEntry& entry) { return parts_of(config, layout, rank, entry.name); };
+    plan = plan_homes(
+        {table, buckets, layout, rank, kind, [](const BucketEntry& entry) { return is_muon_role(entry.role); }, parts});
+  }
+
+  static std::vector<TensorPart> parts_of(const RunConfig& config, const Layout& layout, int rank,
+                                          const std::string& name) {
+    std::vector<TensorPart> parts;
+    for (const int peer : layout.group_of(GroupKind::kTensor, rank)) {
+      for (const BucketEntry& entry :
+           make_bucket_entries(held_parameters(config.model, config.parallelism, layout, peer))) {
+        if (entry.name != name) continue;
+        const size_t dim = entry.extent.size() - 2 + static_cast<size_t>(std::max(0, cut_dim_of_matrix(entry)));
+        parts.push_back({entry.offset[dim], entry.extent[dim]});
+      }
+    }
+    return parts;
+  }
+
+  std::vector<BucketEntry> table;
+  std::vector<Bucket> buckets;
+  HomePlan plan;
+};
+
+TEST(AssignHomes, TheMostWorkComesFirstAndGoesWhereThereIsTheLeast) {
+  const std::vector<std::vector<int>> candidates = {{0, 1, 2}, {1, 2}};
+  EXPECT_EQ(assign_homes({{2, 0}, {9, 0}, {3, 1}, {3, 1}}, candidates), (std::vector<int>{1, 0, 1, 2}));
+  EXPECT_EQ(assign_homes({{1, 1}, {1, 1}, {1, 1}}, candidates), (std::vector<int>{1, 2, 1}));
+  EXPECT_TRUE(assign_homes({}, candidates).empty());
+}
+
+TEST(HomePlan, NoRankOfMula7BAndQwen3With30BHasMoreThan15PercentAboveTheMean) {
+  for (const char* recipe : {"recipes/mula-7b-a1b.toml", "recipes/qwen3-30b-a3b.toml"}) {
+    const char* source = std::getenv("ATHANOR_SOURCE_DIR");
+    if (!source) GTEST_SKIP() << "ATHANOR_SOURCE_DIR is not set, so there are no recipes";
+    RunConfig config = load_run_config(std::string(source) + "/" + recipe);
+    auto& p = config.parallelism;
+    p = {};
+    p.data_parallel_shard_degree = 8, p.expert_parallel_degree = 4, p.sharding = "ep_aware";
+    const Layout layout(config, 8);
+    const RankPlan first(config, layout, 0);
+    const auto& work = first.plan.work;
+    const double mean = std::accumulate(work.begin(), work.end(), 0.0) / static_cast<double>(work.size());
+    const double largest = *std::ranges::max_element(work) / mean;
+    EXPECT_LT(largest, 1.15) << recipe;
+    RecordProperty(recipe, std::to_string(largest));
+  }
+}
+
+RunConfig small_config(int replicate, int shard, int expert, int tensor, int pipeline, const std::string& sharding) {
+  RunConfig config;
+  config.model.family = "olmoe";
+  config.model.hidden_size = 32;
+  config.model.num_hidden_layers = 3;
+  config.model.num_attention_heads = 4;
+  config.model.num_key_value_heads = 2;  // fewer than tensor ranks
+  config.model.intermediate_size = 16;
+  config.model.num_experts = 4;
+  config.model.num_experts_per_tok = 2;
+  config.model.vocab_size = 62;
+  config.train.micro_batch_size = 1;
+  config.train.global_batch_size = 12;
+  auto& p = config.parallelism;
+  p.data_parallel_replicate_degree = replicate, p.data_parallel_shard_degree = shard;
+  p.expert_parallel_degree = expert, p.tensor_parallel_degree = tensor, p.pipeline_parallel_degree = pipeline;
+  p.sharding = sharding;
+  return config;
+}
+
+TEST(HomePlan, AllRanksHaveTheSameHomesAndEachMatrixHasOne) {
+  for (const auto& config : {small_config(1, 4, 2, 1, 1, "optimizer"), small_config(2, 2, 4, 1, 1, "hierarchical"),
+                             small_config(1, 2, 2, 4, 1, "ep_aware"), small_config(1, 2, 1, 2, 3, "none")}) {
+    const auto& p = config.parallelism;
+    const int world = static_cast<int>(p.data_parallel_replicate_degree * p.data_parallel_shard_degree *
+                                       p.tensor_parallel_degree * p.pipeline_parallel_degree);
+    const Layout layout(config, world);
+    std::map<std::string, std::pair<int, int>> homes;
+    std::map<std::string, int> owners;
+    int64_t sent = 0, received = 0;
+    for (int rank = 0; rank < world; ++rank) {
+      const RankPlan of(config, layout, rank);
+      for (const HomeMatrix& matrix : of.plan.matrices) {
+        const bool stacked = matrix.entry->global_shape.size() > 2;
+        const int64_t each = matrix.held.size(),
+                      expert =
+                          stacked ? matrix.entry->offset[0] + (matrix.held.begin - matrix.entry->flat_begin) / each : 0;
+        const std::string name = fmt::format("{} {}", matrix.entry->name, expert);
+        const auto [found, is_new] = homes.try_emplace(name, matrix.home_data, matrix.home_tensor);
+        EXPECT_EQ(found->second, std::pair(matrix.home_data, matrix.home_tensor)) << name;
+        owners[name] += of.plan.is_home(matrix) ? 1 : 0;
+      }
+      sent += of.plan.sent_elements();
+      for (const auto* list : {&of.plan.to_home_data, &of.plan.from_home_data})
+        for (const HomeTransfer& each : *list) received += each.to == of.plan.data_index ? each.range.size() : 0;
+      for (const HomeTransfer& each : of.plan.to_home_tensor) {
+        const auto shape = of.plan.matrices[each.matrix].part_shape(each.from);
+        received += each.to == of.plan.tensor_index ? shape[0] * shape[1] : 0;
+      }
+      for (const HomeTransfer& each : of.plan.from_home_tensor) {
+        const auto shape = of.plan.matrices[each.matrix].part_shape(each.to);
+        received += each.to == of.plan.tensor_index ? shape[0] * shape[1] : 0;
+      }
+    }
+    for (const auto& [name, count] : owners) EXPECT_EQ(count, 1) << name;
+    EXPECT_EQ(sent, received);
+    EXPECT_EQ(std::ssize(owners), 3 * (4 + 3 * 4));
+  }
+}
+
+}  // namespace
+}  // namespace athanor::home_plan_test

@@ -1,0 +1,32 @@
+#pragma once
+// Labels drawn from a model's own probabilities (kernels/label_draw.h), on any device. Source: Liu et al. 2023,
+// algorithm 2 (Gauss-Newton-Bartlett).
+
+#include "ops/cross_entropy_parts.h"
+#include "ops/tensor.h"
+
+namespace athanor::ops {
+
+/// Whether labels are drawn, and by which numbers. They depend on the key and on the row's and the id's number alone.
+struct LabelDraw {
+  bool draws = false;  ///< false: the targets are the labels
+  uint64_t key = 0;
+  int64_t first_row = 0;  ///< the number in the step of the first row
+
+  LabelDraw from_row(int64_t row) const { return {draws, key, first_row + row}; }
+};
+
+/// Writes the largest value and its id for each row of the part, of this part's ids: fp32 and int64 [rows]. Of parts of
+/// one vocabulary the largest value wins, and of equal ones the lowest id. Rows without a target get −∞ and −100.
+void draw_labels_into(const LogitsPart& part, const LabelDraw& draw, int64_t vocab_size, const Tensor& largest,
+                      const Tensor& ids);
+
+/// Returns the labels of rows of logits of the whole vocabulary: drawn ones, or the targets if nothing is drawn.
+Tensor labels_of(const Tensor& logits, const Tensor& targets, const LabelDraw& draw);
+
+namespace portable {
+void draw_labels_into(const LogitsPart& part, const LabelDraw& draw, int64_t vocab_size, const Tensor& largest,
+                      const Tensor& ids);
+}
+
+}  // namespace athanor::ops

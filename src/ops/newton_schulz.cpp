@@ -1,0 +1,195 @@
+#include "ops/newton_schulz.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/adamw.h"
+#include "ops/tiles.h"
+
+namespace athanor::ops {
+namespace {
+
+using kernels::Product;
+
+constexpr double kLeastNorm = 1e-7;                  // smaller matrices are not blown up
+constexpr int64_t kLeaf = 64;                        // triangles up to this size are computed as squares
+constexpr int64_t kMostElements = int64_t{1} << 25;  // elements of the matrices that are computed at once
+
+// The same for any number of threads: squares of blocks of fixed size are added in order.
+double norm_of(const float* values, int64_t n) {
+  constexpr int64_t kBlock = int64_t{1} << 18;
+  double sum = 0;
+  for (int64_t at = 0; at < n; at += kBlock) sum += kernels::sum_of_squares(values + at, std::min(kBlock, n - at));
+  return std::sqrt(sum);
+}
+
+// One matrix [m, n], m ≤ n, and what its iteration needs, in the memory of a batch.
+template <class T>
+struct Iteration {
+  T *x, *next, *gram, *factor;
+  float* square;
+  int64_t m, n;
+};
+
+// Calls block(row, column, rows, columns) for rectangles that together have each element on or below the diagonal once,
+// and some above it: a square of half the size, between the triangles of the halves.
+template <class F>
+void for_each_block_below(int64_t begin, int64_t end, F block) {
+  const int64_t size = end - begin;
+  if (size <= kLeaf) return block(begin, begin, size, size);
+  const int64_t middle = begin + (size / 2 + kLeaf - 1) / kLeaf * kLeaf;
+  if (middle >= end) return block(begin, begin, size, size);
+  for_each_block_below(begin, middle, block);
+  for_each_block_below(middle, end, block);
+  block(middle, begin, end - middle, middle - begin);
+}
+
+template <class T>
+void add_gram(const Iteration<T>& it, std::vector<Product<T>>& products) {
+  for_each_block_below(0, it.m, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
+    Product<T> product;
+    product.m = rows, product.n = columns, product.k = it.n;
+    product.first = {{it.x + row * it.n, it.n, false}, {it.x + column * it.n, it.n, true}};
+    product.out = it.gram + row * it.m + column;
+    product.ld = it.m;
+    products.push_back(product);
+  });
+}
+
+// A² = A Aᵀ, in fp32, added to zeros.
+template <class T>
+void add_square(const Iteration<T>& it, std::vector<Product<T>>& products) {
+  for_each_block_below(0, it.m, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
+    Product<T> product;
+    product.m = rows, product.n = columns, product.k = it.m;
+    product.first = {{it.gram + row * it.m, it.m, false}, {it.gram + column * it.m, it.m, true}};
+    product.sum = it.square + row * it.m + column;
+    product.ld = it.m;
+    products.push_back(product);
+  });
+}
+
+template <class T>
+void add_step(const Iteration<T>& it, std::vector<Product<T>>& products) {
+  Product<T> product;
+  product.m = it.m, product.n = it.n, product.k = it.m;
+  product.first = {{it.factor, it.m, false}, {it.x, it.n, false}};
+  product.out = it.next;
+  product.ld = it.n;
+  products.push_back(product);
+}
+
+// Sets element (i, j) and (j, i) to value(i, j) for j ≤ i, in tiles, so that neither side is written with long strides.
+template <class T, class F>
+void fill_symmetric(T* out, int64_t m, int64_t row_begin, int64_t row_end, F value) {
+  constexpr int64_t kTile = 32;
+  for (int64_t j0 = 0; j0 < row_end; j0 += kTile) {
+    for (int64_t i = std::max(row_begin, j0); i < row_end; ++i) {
+      for (int64_t j = j0; j < std::min(j0 + kTile, i + 1); ++j) {
+        T rounded;
+        kernels::store(rounded, value(i, j));
+        out[i * m + j] = out[j * m + i] = rounded;
+      }
+    }
+  }
+}
+
+// Rows of all matrices in bands, which threads take.
+template <class T, class F>
+void for_each_band(const std::vector<Iteration<T>>& batch, F f) {
+  constexpr int64_t kBand = 64;
+  std::vector<std::array<int64_t, 2>> bands;
+  for (size_t b = 0; b < batch.size(); ++b)
+    for (int64_t row = 0; row < batch[b].m; row += kBand) bands.push_back({static_cast<int64_t>(b), row});
+  for_rows(std::ssize(bands), kBand * batch.front().m, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const auto [b, row] = bands[static_cast<size_t>(i)];
+      const auto& it = batch[static_cast<size_t>(b)];
+      f(it, row, std::min(row + kBand, it.m));
+    }
+  });
+}
+
+template <class T>
+void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPath path) {
+  const auto [a, b, c] = how.coefficients;
+  const auto fa = static_cast<float>(a), fb = static_cast<float>(b), fc = static_cast<float>(c);
+  std::vector<Product<T>> gram, square, step;
+  for (const auto& it : batch) add_gram(it, gram), add_square(it, square), add_step(it, step);
+  multiply(path, gram);
+  for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
+    fill_symmetric(it.gram, it.m, begin, end,
+                   [&](int64_t i, int64_t j) { return kernels::load(it.gram[i * it.m + j]); });
+    std::fill(it.square + begin * it.m, it.square + end * it.m, 0.0f);
+  });
+  multiply(path, square);
+  for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
+    fill_symmetric(it.factor, it.m, begin, end, [&](int64_t i, int64_t j) {
+      const int64_t at = i * it.m + j;
+      return fb * kernels::load(it.gram[at]) + fc * it.square[at] + (i == j ? fa : 0.0f);
+    });
+  });
+  multiply(path, step);
+  for (auto& it : batch) std::swap(it.x, it.next);
+}
+
+template <class T>
+void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
+  const int64_t batch = stack.size(0), m = std::min(stack.size(1), stack.size(2)),
+                n = std::max(stack.size(1), stack.size(2));
+  const bool turned = stack.size(1) > stack.size(2);
+  const auto options = stack.options().dtype(how.dtype);
+  Tensor x = at::empty({batch, m, n}, options), next = at::empty_like(x);
+  const Tensor gram = at::empty({batch, m, m}, options), factor = at::empty_like(gram),
+               square = at::empty({batch, m, m}, stack.options());
+  const Tensor scale = at::empty({batch, 1, 1}, stack.options());
+  at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i)
+      scale.data_ptr<float>()[i] =
+          static_cast<float>(1 / std::max(norm_of(stack.const_data_ptr<float>() + i * m * n, m * n), kLeastNorm));
+  });
+  x.copy_((turned ? stack.transpose(1, 2) : stack) * scale);
+  std::vector<Iteration<T>> all;
+  for (int64_t i = 0; i < batch; ++i)
+    all.push_back({pointer<T>(x) + i * m * n, pointer<T>(next) + i * m * n, pointer<T>(gram) + i * m * m,
+                   pointer<T>(factor) + i * m * m, pointer<float>(square) + i * m * m, m, n});
+  for (int64_t step = 0; step < how.steps; ++step) iterate(all, how, matmul_path(x, ProductKind::kDense));
+  const Tensor& result = how.steps % 2 == 0 ? x : next;
+  stack.copy_(turned ? result.transpose(1, 2) : result);
+}
+
+}  // namespace
+
+void orthogonalize(const Tensor& stack, const NewtonSchulz& how) {
+  ATHANOR_ASSERT(stack.dim() == 3 && stack.scalar_type() == at::kFloat && stack.is_contiguous());
+  const at::NoGradGuard no_grad;
+  if (!stack.is_cpu()) return portable::orthogonalize(stack, how);
+  const int64_t at_once = std::max<int64_t>(1, kMostElements / std::max<int64_t>(1, stack.size(1) * stack.size(2)));
+  for (int64_t begin = 0; begin < stack.size(0); begin += at_once) {
+    const Tensor part = stack.narrow(0, begin, std::min(at_once, stack.size(0) - begin));
+    how.dtype == at::kFloat ? orthogonalize_batch<float>(part, how) : orthogonalize_batch<kernels::Bf16>(part, how);
+  }
+}
+
+double orthogonalize_flops(int64_t rows, int64_t columns, int64_t steps) {
+  const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
+  return static_cast<double>(steps) * (m * m * n + m * m * m + 2 * m * m * n);
+}
+
+namespace portable {
+
+void orthogonalize(const Tensor& stack, const NewtonSchulz& how) {
+  const auto [a, b, c] = how.coefficients;
+  const bool turned = stack.size(1) > stack.size(2);
+  const Tensor norm = at::linalg_vector_norm(stack, 2, at::IntArrayRef{1, 2}, true, at::kDouble).clamp_min(kLeastNorm);
+  Tensor x = (turned ? stack.transpose(1, 2) : stack).mul(norm.reciprocal().to(at::kFloat)).to(how.dtype).contiguous();
+  for (int64_t step = 0; step < how.steps; ++step) {
+    const Tensor gram = at::bmm(x, x.transpose(1, 2));
+    const Tensor factor = at::baddbmm(gram, gram, gram, b, c);
+    x = at::baddbmm(x, factor, x, a, 1);
+  }
+  stack.copy_(turned ? x.transpose(1, 2) : x);
+}
+
+}  // namespace portable
+}  // namespace athanor::ops

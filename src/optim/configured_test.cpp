@@ -1,0 +1,120 @@
+// The optimizers that a configuration can name, on every layout: sharding and homes change no bit, where that is
+// promised. Gradients are given (optim/testing/optimized_ranks.h); whole steps are in train/optimizers_test.cpp.
+
+#include <gtest/gtest.h>
+
+#include "optim/lamb.h"
+#include "optim/muon.h"
+#include "optim/testing/optimized_ranks.h"
+#include "optim/whole_matrices.h"
+
+namespace athanor::configured_test {
+namespace {
+
+RunConfig configured(RunConfig config, const std::string& name) {
+  config.optimizer.name = name;
+  config.optimizer.weight_decay = 0.1;
+  config.optimizer.hessian_interval = 2;
+  config.optimizer.no_weight_decay = {"*norm.weight"};
+  return config;
+}
+
+std::function<OptimizerSetup(const RunConfig&)> setup_of(const std::string& name) {
+  return [name](const RunConfig& config) { return configured_optimizers(configured(config, name).optimizer); };
+}
+
+// Elementwise work, and matrices that are computed whole, have the same bits. LAMB's sums of squares are added in fp64
+// in another order, which moves the ratio by a rounding to fp32 on either side: the step, at most lr · 4 (weights and
+// directions of size 1, ratios below 4), by two units, and the master by the rounding of its difference.
+double bound_of(const std::string& name, float value) {
+  return name == "lamb" ? kSteps * kUnit * (2 * kRate * 4 + 4 * (1 + std::abs(static_cast<double>(value)))) : 0;
+}
+
+TEST(ConfiguredOptimizers, UpdateAsOneRankDoesUnderEverySharding) {
+  for (const char* name : {"adamw", "sgd", "lamb", "sophiag", "muon"}) {
+    for (const char* dtype : {"float32", "bfloat16"}) {
+      const Whole expected = weights_after(setup_of(name), kOne, dtype);
+      for (const auto& [parameter, values] : expected)
+        for (const float value : values) ASSERT_TRUE(std::isfinite(value)) << name << " " << parameter;
+      for (const Degrees& degrees : kLayouts) {
+        SCOPED_TRACE(fmt::format("{}, {}, {}", name, dtype, degrees.text()));
+        const Whole whole = weights_after(setup_of(name), degrees, dtype, &expected,
+                                          [&](const BucketEntry&, float value) { return bound_of(name, value); });
+        for (const auto& [parameter, values] : whole)
+          for (const float value : values) ASSERT_FALSE(std::isnan(value)) << parameter << " is not owned whole";
+      }
+    }
+  }
+}
+
+TEST(ConfiguredOptimizers, HoldTheBytesThatTheirDeclarationsGive) {
+  for (const char* name : {"sgd", "lamb", "sophiag", "muon"}) {
+    for (const Degrees& degrees : kLayouts) {
+      const RunConfig config = config_of(degrees, "float32");
+      comm::run_ranks(degrees.world(), [&](comm::World& world) {
+        RankState rank(config, world, setup_of(name)(config));
+        const int64_t held = rank.optimizers.state_bytes(),
+                      computed = count_optimizer_bytes(rank.store.table(), rank.store.flat_size(), rank.store.owned(),
+                                                       rank.optimizers.plan());
+        if (held != computed) throw std::runtime_error(fmt::format("{} bytes held, {} computed", held, computed));
+      });
+    }
+  }
+}
+
+// LAMB's ratio is of each expert, and of the whole matrix wherever its elements are.
+TEST(Lamb, RatiosAreThoseOfNormsOfWholeMatrices) {
+  const auto ratios_on = [](const Degrees& degrees) {
+    const RunConfig config = config_of(degrees, "float32");
+    std::vector<float> ratios;
+    std::mutex mutex;
+    comm::run_ranks(degrees.world(), [&](comm::World& world) {
+      at::set_num_threads(1);
+      RankState rank(config, world, setup_of("lamb")(config));
+      rank.step(1);
+      const Tensor found = dynamic_cast<const Lamb&>(*rank.optimizers.optimizers()[0]).trust_ratios();
+      const std::lock_guard lock(mutex);
+      const std::vector<float> own(found.data_ptr<float>(), found.data_ptr<float>() + found.numel());
+      if (ratios.empty()) ratios = own;
+      if (ratios != own) throw std::runtime_error("ranks have other ratios");
+    });
+    return ratios;
+  };
+  const std::vector<float> one = ratios_on(kOne);
+  int64_t matrices = 0;
+  for (const ParameterSpec& spec : make_inventory(config_of(kOne, "float32").model))
+    matrices += count_matrices(spec.shape);
+  ASSERT_EQ(std::ssize(one), matrices);
+  EXPECT_GT(*std::ranges::max_element(one) / *std::ranges::min_element(one), 1.01f);
+  for (const Degrees& degrees : kLayouts) {
+    const std::vector<float> other = ratios_on(degrees);
+    ASSERT_EQ(other.size(), one.size());
+    for (size_t i = 0; i < one.size(); ++i)
+      EXPECT_NEAR(other[i], one[i], 2 * kUnit * one[i]) << degrees.text() << " " << i;
+  }
+}
+
+TEST(Muon, ScaleIsTheRuleOfItsName) {
+  EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 400, 100), 2);
+  EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 100, 400), 1);
+  EXPECT_DOUBLE_EQ(muon_scale("moonshot", 100, 400), 4);
+  EXPECT_DOUBLE_EQ(muon_scale("moonshot", 400, 100), 4);
+}
+
+// At most four collectives of an update, whatever the number of matrices.
+TEST(Muon, AnUpdateMakesAtMostFourCollectives) {
+  for (const Degrees& degrees : kLayouts) {
+    const RunConfig config = config_of(degrees, "float32");
+    comm::run_ranks(degrees.world(), [&](comm::World& world) {
+      RankState rank(config, world, setup_of("muon")(config));
+      rank.step(1);
+      const int64_t before = rank.count_collectives();
+      rank.optimizers.begin({2, kRate, 0.5});
+      const int64_t made = rank.count_collectives() - before;
+      if (made > 4) throw std::runtime_error(fmt::format("{} collectives", made));
+    });
+  }
+}
+
+}  // namespace
+}  // namespace athanor::configured_test

@@ -1,0 +1,40 @@
+#pragma once
+// LAMB: Adam's direction, scaled for each matrix by the ratio of the norms of weights and direction, so that layers of
+// any scale move by the same share in large batches. Source: You et al. 2020, algorithm 2, with φ the identity.
+//
+// A matrix is a parameter or one expert of a stack; a norm's scale counts as one. The norms are over whole matrices,
+// whichever ranks own their elements.
+
+#include "config/run_config.h"
+#include "optim/optimizer.h"
+#include "optim/tensor_sums.h"
+
+namespace athanor {
+
+class Lamb : public Optimizer {
+ public:
+  /// @param config  gives betas and eps.
+  /// @param sums, plan  must outlive this.
+  Lamb(const OptimizerConfig& config, OptimizedParameters parameters, const TensorSums& sums, const ShardPlan& plan);
+
+  /// Updates the moments, leaves the directions in the gradients' memory, and computes the ratios. Collective: one
+  /// TensorSums::add_up of two numbers for each matrix of the model.
+  void begin(const Update& update) override;
+  /// Both passes read and write 44 bytes an owned element: 11/8 of AdamW's.
+  int64_t apply(const Update& update, FlatRange range) override;
+  using Optimizer::apply;
+
+  /// The ratio of each matrix of the model in the last update, fp32, where the parameters are: ‖w‖ / ‖direction‖, or 1
+  /// if either is 0. Those of matrices that this optimizer does not update are 1.
+  const Tensor& trust_ratios() const { return ratios_; }
+
+ private:
+  void add_directions(const Update& update, const Bucket& bucket, const Tensor& squares);
+
+  double beta1_, beta2_, eps_;
+  const TensorSums& sums_;
+  const ShardPlan& plan_;
+  Tensor ratios_;
+};
+
+}  // namespace athanor

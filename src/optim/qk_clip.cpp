@@ -1,0 +1,78 @@
+#include "optim/qk_clip.h"
+
+#include <charconv>
+#include <limits>
+
+namespace athanor {
+namespace {
+
+// The layer of "model.layers.3.logits"; −1 for other places.
+int64_t layer_of_logits(std::string_view place) {
+  constexpr std::string_view kPrefix = "model.layers.", kSuffix = ".logits";
+  if (!place.starts_with(kPrefix) || !place.ends_with(kSuffix)) return -1;
+  int64_t layer = -1;
+  std::from_chars(place.data() + kPrefix.size(), place.data() + place.size(), layer);
+  return layer;
+}
+
+}  // namespace
+
+QkClip::QkClip(const ModelConfig& model, double threshold, ParameterStore& store, const ShardPlan& shards)
+    : store_(store), shards_(shards), threshold_(threshold), head_dim_(model.head_dim()),
+      shares_keys_(model.kv_heads() != model.num_attention_heads) {
+  const int64_t heads = model.num_attention_heads / shards.mesh().layout().tensor();
+  largest_ =
+      at::full({model.num_hidden_layers, heads}, -std::numeric_limits<float>::infinity(), store.grad().options());
+}
+
+void QkClip::begin_gradients() { largest_.fill_(-std::numeric_limits<float>::infinity()); }
+
+void QkClip::observe(const Observation& observation) {
+  const int64_t layer = layer_of_logits(observation.place);
+  if (layer < 0) return;
+  const Tensor largest = largest_[layer];
+  largest.copy_(at::maximum(largest, observation.tensor.amax(0)));
+}
+
+void QkClip::begin() {
+  shards_.mesh().group(GroupKind::kData).all_reduce(largest_, comm::Reduction::kMax).wait();
+  // A logit that is not above the threshold, or is not finite, changes nothing.
+  const Tensor ratio = at::full_like(largest_, threshold_) / largest_;
+  const Tensor gamma = at::where(largest_.gt(threshold_).logical_and(largest_.isfinite()), ratio, at::ones_like(ratio));
+  query_factors_ = shares_keys_ ? gamma : gamma.sqrt();
+  key_factors_ = shares_keys_ ? Tensor() : query_factors_;
+}
+
+void QkClip::apply(FlatRange range, const ops::OnDevice& there) {
+  for (const BucketEntry& entry : store_.table()) {
+    const bool is_query = entry.role == Role::kQuery;
+    if (!is_query && (entry.role != Role::kKey || shares_keys_)) continue;
+    const Tensor factors = (is_query ? query_factors_ : key_factors_)[entry.layer];
+    for (const OwnedRange& owned : store_.owned()) {
+      const FlatRange piece = intersect(intersect(range, owned.flat), entry.range());
+      if (piece.size() > 0) scale(entry, piece, factors, there);
+    }
+  }
+}
+
+void QkClip::scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there) {
+  const int64_t of_head = head_dim_ * entry.extent[1], first = piece.begin - entry.flat_begin;
+  const auto memory = [&](FlatRange part) -> ops::UpdateMemory {
+    const Tensor& low = store_.master_low();
+    return {store_.compute().narrow(0, part.begin, part.size()),
+            low.defined() ? low.narrow(0, store_.state_begin(part), part.size()) : Tensor(),
+            store_.grad().narrow(0, part.begin, part.size())};
+  };
+  if (!factors.is_cpu()) {
+    const Tensor element = at::arange(first, first + piece.size(), factors.options().dtype(at::kLong));
+    ops::scale(factors.index_select(0, element.div(of_head, "floor")), memory(piece), there);
+    return;
+  }
+  for (int64_t head = first / of_head; head * of_head < first + piece.size(); ++head) {
+    const float factor = factors[head].item<float>();
+    const int64_t begin = entry.flat_begin + head * of_head;
+    if (factor != 1) ops::scale(factors.narrow(0, head, 1), memory(intersect(piece, {begin, begin + of_head})), there);
+  }
+}
+
+}  // namespace athanor

@@ -1,0 +1,49 @@
+#pragma once
+// QK-clip: after an update, the query and key weights of each head whose largest attention logit in the step exceeded a
+// threshold are scaled down, so that the same inputs would give the threshold. Source: Kimi Team 2025 (Kimi K2,
+// MuonClip).
+//
+// With γ = min(1, threshold / largest logit) of a head, its query and key weights are multiplied by √γ each. If several
+// query heads share a key head, only the query weights are, by γ: scaling the key would change the other heads' logits.
+// Moments stay as they are. A model that normalises queries and keys has no use for it (layout/group_checks.h).
+
+#include "config/model_config.h"
+#include "ops/update.h"
+#include "parallel/observer.h"
+#include "parallel/parameters.h"
+#include "parallel/shard_plan.h"
+
+namespace athanor {
+
+/// As an observer it takes the largest logits of the step's microbatches.
+class QkClip : public Observer {
+ public:
+  /// `store` and `shards` must outlive this.
+  QkClip(const ModelConfig& model, double threshold, ParameterStore& store, const ShardPlan& shards);
+
+  bool wants_attention_logits() const override { return true; }
+  void begin_gradients() override;
+  void observe(const Observation& observation) override;
+
+  /// Finds the factors of this rank's heads. Collective over kData: an all-reduce of a number for each layer and head.
+  void begin();
+  /// Scales the owned elements of `range` of flat memory, after they were updated. Not collective. On a device nothing
+  /// changes if `there` refuses the step.
+  void apply(FlatRange range, const ops::OnDevice& there);
+
+  /// The largest logit of each layer of the model and head of this rank, in the last step: fp32 [layers, heads], −∞ for
+  /// layers of other ranks. Over all data ranks after begin().
+  const Tensor& largest() const { return largest_; }
+
+ private:
+  void scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there);
+
+  ParameterStore& store_;
+  const ShardPlan& shards_;
+  double threshold_;
+  int64_t head_dim_;
+  bool shares_keys_;
+  Tensor largest_, query_factors_, key_factors_;  // [layers, heads]
+};
+
+}  // namespace athanor

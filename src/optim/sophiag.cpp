@@ -1,0 +1,51 @@
+#include "optim/sophiag.h"
+
+namespace athanor {
+
+SophiaG::SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, const ShardPlan& plan)
+    : Optimizer(declare_optimizer("sophiag"), std::move(parameters)), beta1_(config.betas[0]), beta2_(config.betas[1]),
+      rho_(config.rho), interval_(config.hessian_interval), plan_(plan),
+      counts_(at::zeros({1}, this->parameters().store().grad().options().dtype(at::kLong))),
+      uncounted_(at::zeros_like(counts_)) {}
+
+std::optional<OtherLabels> SophiaG::second_backward(int64_t step) const {
+  return (step - 1) % interval_ == 0 ? std::optional(OtherLabels()) : std::nullopt;
+}
+
+void SophiaG::learn_from_second(int64_t /*step*/, int64_t num_targets) {
+  const Tensor& grad = parameters().store().grad();
+  parameters().for_each_owned({0, grad.size(0)}, [&](const auto&, FlatRange owned, int64_t begin) {
+    ops::add_squares(beta2_, static_cast<double>(num_targets), grad.narrow(0, owned.begin, owned.size()),
+                     state("hessian").narrow(0, begin, owned.size()));
+  });
+}
+
+void SophiaG::begin(const Update& /*update*/) { counts_.zero_(); }
+
+int64_t SophiaG::apply(const Update& given, FlatRange range) {
+  int64_t changed = 0;
+  kernels::SophiaStep rule{};
+  rule.beta1 = static_cast<float>(beta1_), rule.rho = static_cast<float>(rho_);
+  rule.grad_scale = static_cast<float>(given.grad_scale);
+  const auto add = [&](FlatRange piece, int64_t begin, const Tensor& counts) {
+    if (piece.size() <= 0) return;
+    changed += ops::sophia(rule, parameters().memory(piece), state("exp_avg").narrow(0, begin, piece.size()),
+                           state("hessian").narrow(0, begin, piece.size()), counts, given.on_device);
+  };
+  for (const Bucket& bucket : parameters().store().buckets()) {
+    const FlatRange counted = plan_.canonical(bucket);
+    parameters().for_each_owned(intersect(range, bucket.range),
+                                [&](const auto& segment, FlatRange owned, int64_t begin) {
+                                  rule.lr = static_cast<float>(given.lr * segment.lr_scale);
+                                  rule.weight_decay = static_cast<float>(segment.weight_decay);
+                                  const FlatRange inside = intersect(owned, counted);
+                                  if (inside.size() <= 0) return add(owned, begin, uncounted_);
+                                  add({owned.begin, inside.begin}, begin, uncounted_);
+                                  add(inside, begin + inside.begin - owned.begin, counts_);
+                                  add({inside.end, owned.end}, begin + inside.end - owned.begin, uncounted_);
+                                });
+  }
+  return changed;
+}
+
+}  // namespace athanor
