@@ -72,6 +72,7 @@ struct StageConfig {
   std::string schedule;
   int64_t warmup_steps = -1;
   int64_t decay_steps = -1;
+  int64_t schedule_steps = -1;
   std::string path;
   std::vector<SourceConfig> sources;
 
@@ -95,8 +96,26 @@ struct StageConfig {
             between(-1, kMaxSteps));
     f.field("decay_steps", decay_steps, "wsd: steps of the phase's final decay; -1 takes optimizer.decay_steps",
             between(-1, kMaxSteps));
+    f.field("schedule_steps", schedule_steps,
+            "steps of the phase's schedule; 0: as many as the phase has; -1 takes optimizer.schedule_steps in the "
+            "first phase and 0 in later ones",
+            between(-1, kMaxSteps));
     f.field("path", path, "a prepared folder for this training phase; \"\" and no sources take the run's data");
     f.list("sources", sources, "The mix of this training phase.");
+  }
+};
+
+/// The batch size of the first part of a run.
+struct BatchRampConfig {
+  int64_t sequences = 0;
+  double until_tokens = 0;
+
+  void describe(Fields& f) {
+    f.field("sequences", sequences, "sequences a step, fewer than train.global_batch_size and than the next entry has",
+            between(0, kMaxSequences));
+    f.field("until_tokens", until_tokens,
+            "the size holds up to the first step after which the run has seen this many tokens in all",
+            whole_number_up_to(kMaxPlannedTokens));
   }
 };
 
@@ -122,7 +141,9 @@ struct TrainConfig {
   std::string on_non_finite = "stop";
   std::string on_spike = "log";
   int64_t skip_limit = 10;
+  std::string batch_ramp_lr = "none";
   std::vector<StageConfig> stages;
+  std::vector<BatchRampConfig> batch_ramp;
   bool dtype_was_auto =
       false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
 
@@ -130,8 +151,12 @@ struct TrainConfig {
     f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log",
             {"the path of a folder; \".\" is the current one",
              [](const std::string& x) { return !x.empty() && x.find('\0') == std::string::npos; }});
-    f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", between(1, kMaxSteps));
-    f.field("global_batch_size", global_batch_size, "sequences a step", between(1, kMaxSequences));
+    f.field(
+        "steps", steps,
+        "optimizer steps in all; with [[train.stages]] it is their sum; those of [[train.batch_ramp]] are among them",
+        between(1, kMaxSteps));
+    f.field("global_batch_size", global_batch_size, "sequences a step; with [[train.batch_ramp]] those after the ramp",
+            between(1, kMaxSequences));
     f.field("micro_batch_size", micro_batch_size,
             "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
             "number below it that does",
@@ -186,7 +211,13 @@ struct TrainConfig {
     f.field("skip_limit", skip_limit,
             "batches that a process may pass over in these ways; a further one that is not finite ends it with code 76",
             between(0, kMaxSteps));
+    f.field("batch_ramp_lr", batch_ramp_lr,
+            "what multiplies the learning rate of a step with a smaller batch, of b of global_batch_size B sequences: "
+            "none (1), sqrt (√(b / B)), or linear (b / B)",
+            one_of({"none", "sqrt", "linear"}));
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
+    f.list("batch_ramp", batch_ramp,
+           "A batch size that grows by the tokens seen: one entry for each size before train.global_batch_size.");
   }
 };
 
@@ -199,6 +230,10 @@ struct OptimizerConfig {
   std::string schedule = "cosine";
   int64_t warmup_steps = 100;  // kDefaultWarmupSteps
   int64_t decay_steps = 0;
+  int64_t schedule_steps = 0;
+  double schedule_tokens = 0;
+  double warmup_tokens = 0;
+  double decay_tokens = 0;
   std::vector<double> betas = {0.9, 0.99};
   double eps = 1e-8;
   double weight_decay = 0.1;
@@ -215,11 +250,24 @@ struct OptimizerConfig {
     f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
             one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
-            "steps of linear warm-up from 0; not set: 100, or a tenth of the steps (of the first training phase) if "
-            "that is less; a resumed run keeps the value that it began with",
+            "steps of linear warm-up from 0; not set: 100, or a tenth of the schedule's steps (in the first training "
+            "phase) if that is less; a resumed run keeps the value that it began with",
             between(0, kMaxSteps));
-    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
+    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of the schedule's",
             between(0, kMaxSteps));
+    f.field("schedule_steps", schedule_steps,
+            "steps of the schedule, at the last of which the learning rate is min_lr; a run may end before that, and a "
+            "longer one keeps min_lr; 0: as many as the run or the training phase has",
+            between(0, kMaxSteps));
+    f.field("schedule_tokens", schedule_tokens,
+            "the same counted in tokens seen; if it is set, so are warm-up and decay; 0: the schedule counts steps",
+            whole_number_up_to(kMaxPlannedTokens));
+    f.field("warmup_tokens", warmup_tokens,
+            "with schedule_tokens: tokens of the linear warm-up; not set: a hundredth of schedule_tokens",
+            whole_number_up_to(kMaxPlannedTokens));
+    f.field("decay_tokens", decay_tokens,
+            "with schedule_tokens, wsd: tokens of the final linear decay; 0 means a tenth of schedule_tokens",
+            whole_number_up_to(kMaxPlannedTokens));
     f.field("betas", betas, "decay rates of the first and second moment",
             {"two numbers from 0 to 0.9999999, since closer to 1 they are 1 in fp32", [](const std::vector<double>& b) {
                return b.size() == 2 && b[0] >= 0 && b[0] <= kMaxBeta && b[1] >= 0 && b[1] <= kMaxBeta;
@@ -298,6 +346,7 @@ struct MetricsConfig {
   double gemm_peak_tflops = 0.0;
   int64_t timeline_step = 0;
   int64_t layer_statistics = 0;
+  int64_t noise_scale_interval = 0;
 
   void describe(Fields& f) {
     f.field(
@@ -318,6 +367,8 @@ struct MetricsConfig {
             "steps from one to the next whose norms of gradients, weights, updates and activations of each layer, and "
             "largest attention logits, go to metrics.jsonl, and with histograms to TensorBoard; 0: none",
             at_least(0));
+    f.field("noise_scale_interval", noise_scale_interval,
+            "steps from one measurement of the gradient noise scale to the next; 0: none", at_least(0));
   }
 };
 
