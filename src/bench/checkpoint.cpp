@@ -283,6 +283,7 @@ RunConfig config_of_bench(RunConfig config) {
                 "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
   resolve_model_from(config);
   config.model.from.clear();
+  config.train.batch_ramp.clear();  // most steps have train.global_batch_size
   config.checkpoint.async = true;
   config.checkpoint.interval = 1;
   config.checkpoint.keep = 1'000'000;  // removing is not what is measured

@@ -200,7 +200,8 @@ class Rank {
 }  // namespace
 
 void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& report) {
-  const RunConfig config = load_run_config(given.config_file, given.overrides);
+  RunConfig config = load_run_config(given.config_file, given.overrides);
+  config.train.batch_ramp.clear();  // most steps have train.global_batch_size
   ATHANOR_CHECK(config.data.seq_len > 0,
                 "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
   at::set_num_threads(1);  // the time of other threads would not be counted

@@ -215,6 +215,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchStepArguments*>(arguments);
   RunConfig config = load_run_config(given.config_file, given.overrides);
+  config.train.batch_ramp.clear();  // most steps have train.global_batch_size
   ATHANOR_CHECK(config.data.seq_len > 0,
                 "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
   BenchArguments settings = given;

@@ -21,6 +21,7 @@
 #include "config/checks.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "config/training_stages.h"
 #include "layout/group_checks.h"
 #include "layout/layout.h"
 
@@ -33,6 +34,19 @@ struct ConfigArguments {
   bool brief = false;
   int ranks = 0;
 };
+
+// The steps and tokens of each size of a batch ramp, which follow from its fields.
+void print_ramp(const RunConfig& config) {
+  int64_t tokens = 0;
+  for (const TrainingStage& part : training_stages(config)) {
+    const int64_t end = std::min(part.end(), config.train.steps);
+    if (!part.is_of_ramp || part.begin >= end) continue;
+    tokens += part.tokens_between(0, end);
+    fmt::print("# steps {} to {}: {}, learning rate × {:.4g}; {} tokens seen at the end\n", part.begin + 1, end,
+               part.name, part.config.optimizer.lr / config.optimizer.lr,
+               format_thousands(static_cast<double>(tokens)));
+  }
+}
 
 void print(const ConfigArguments& arguments) {
   const FindMore misfits = [&](const RunConfig& config) {
@@ -64,6 +78,7 @@ void print(const ConfigArguments& arguments) {
                count_train_flops(config.model, config.train.global_batch_size, seq_len) * 1e-12);
   }
   fmt::print("\n");
+  print_ramp(config);
 }
 
 }  // namespace

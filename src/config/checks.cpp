@@ -1,7 +1,9 @@
 #include "config/checks.h"
 
 #include <algorithm>
+#include <cmath>
 #include <set>
+#include <utility>
 
 #include "base/text.h"
 #include "config/families.h"
@@ -62,8 +64,12 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
       !model.from.empty() || data.seq_len <= model.max_position_embeddings,
       "{}data.seq_len ({}) is beyond model.max_position_embeddings ({}); raise that or prepare shorter instances",
       where, data.seq_len, model.max_position_embeddings);
-  found.require(optimizer.warmup_steps <= train.steps, "{}optimizer.warmup_steps ({}) is beyond {} ({})", where,
-                optimizer.warmup_steps, where.empty() ? "train.steps" : "its steps", train.steps);
+  found.require(optimizer.warmup_steps <= count_schedule_steps(config),
+                "{}optimizer.warmup_steps ({}) is beyond {} ({})", where, optimizer.warmup_steps,
+                optimizer.schedule_steps > 0 ? "schedule_steps"
+                : where.empty()              ? "train.steps"
+                                             : "its steps",
+                count_schedule_steps(config));
   found.require(optimizer.min_lr <= optimizer.lr, "{}optimizer.min_lr ({}) is above optimizer.lr ({})", where,
                 optimizer.min_lr, optimizer.lr);
   for (const auto& line : find_balance_contradictions(config)) found.require(false, "{}{}", where, line);
@@ -96,8 +102,87 @@ void check_eval(const EvalConfig& eval, Findings& found) {
                 eval.interval);
 }
 
+// A schedule counts all of its parts in steps, or all of them in tokens.
+void check_schedule(const RunConfig& config, Findings& found) {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.schedule_tokens == 0) {
+    for (const auto& [key, tokens] : {std::pair("warmup", o.warmup_tokens), std::pair("decay", o.decay_tokens)})
+      found.require(tokens == 0,
+                    "optimizer.{}_tokens ({}) needs optimizer.schedule_tokens: set it to the tokens of the whole "
+                    "schedule, or use optimizer.{}_steps",
+                    key, tokens, key);
+    return;
+  }
+  found.require(o.schedule_steps == 0,
+                "optimizer.schedule_steps ({}) and optimizer.schedule_tokens ({}) are both set; keep one",
+                o.schedule_steps, o.schedule_tokens);
+  for (const auto& [key, steps] : {std::pair("warmup", o.warmup_steps), std::pair("decay", o.decay_steps)})
+    found.require(steps == 0,
+                  "optimizer.{}_steps ({}) counts steps, and optimizer.schedule_tokens ({}) tokens: use "
+                  "optimizer.{}_tokens",
+                  key, steps, o.schedule_tokens, key);
+  for (const auto& [key, tokens] : {std::pair("warmup", o.warmup_tokens), std::pair("decay", o.decay_tokens)})
+    found.require(tokens <= o.schedule_tokens, "optimizer.{}_tokens ({}) is beyond optimizer.schedule_tokens ({})", key,
+                  tokens, o.schedule_tokens);
+  found.require(config.train.stages.empty(),
+                "optimizer.schedule_tokens ({}) is a schedule of the whole run, and each of train.stages has its own, "
+                "which counts steps: leave it out, or use the schedule_steps of the phases",
+                o.schedule_tokens);
+}
+
+// Checks each size of a ramp by itself and with the one before it.
+void check_ramp_sizes(const RunConfig& config, Findings& found) {
+  const TrainConfig& train = config.train;
+  int64_t sequences = 0;
+  double tokens = 0, until_tokens = 0;
+  for (size_t i = 0; i < train.batch_ramp.size(); ++i) {
+    const BatchRampConfig& part = train.batch_ramp[i];
+    const auto entry = fmt::format("train.batch_ramp[{}]", i);
+    found.require(part.sequences > 0, "{}.sequences is missing: set it to the sequences of a step", entry);
+    found.require(part.until_tokens > 0, "{}.until_tokens is missing: set it to the tokens at which the size ends",
+                  entry);
+    if (part.sequences <= 0 || part.until_tokens <= 0) return;
+    found.require(sequences < part.sequences && part.sequences < train.global_batch_size,
+                  "{}.sequences ({}) must be between the size before it ({}) and train.global_batch_size ({}): a ramp "
+                  "grows",
+                  entry, part.sequences, sequences, train.global_batch_size);
+    found.require(part.sequences % train.micro_batch_size == 0,
+                  "train.micro_batch_size ({}) must divide {}.sequences ({})", train.micro_batch_size, entry,
+                  part.sequences);
+    found.require(
+        part.until_tokens > tokens,
+        "{}.until_tokens ({}) leaves it no step: the size before it holds up to {}, and its last step ends at "
+        "{} tokens; raise it, or leave the entry out",
+        entry, part.until_tokens, until_tokens, tokens);
+    const double step_tokens = static_cast<double>(part.sequences) * static_cast<double>(config.data.seq_len);
+    if (part.until_tokens > tokens) tokens += std::ceil((part.until_tokens - tokens) / step_tokens) * step_tokens;
+    sequences = part.sequences, until_tokens = part.until_tokens;
+  }
+}
+
+void check_ramp(const RunConfig& config, Findings& found) {
+  const TrainConfig& train = config.train;
+  if (train.batch_ramp.empty()) {
+    found.require(train.batch_ramp_lr == "none",
+                  "train.batch_ramp_lr \"{}\" needs a ramp: list the sizes under [[train.batch_ramp]], or set it to "
+                  "\"none\"",
+                  train.batch_ramp_lr);
+    return;
+  }
+  found.require(
+      train.stages.empty(),
+      "train.batch_ramp and train.stages are both set: a training phase has one batch size and a schedule for "
+      "its own steps, and the sizes of a ramp go by the tokens of the whole run; give phases a "
+      "global_batch_size, or leave one of the two out");
+  found.require(config.data.seq_len > 0,
+                "train.batch_ramp counts tokens, and data.seq_len is 0: set it to the tokens of an instance");
+  if (config.data.seq_len > 0) check_ramp_sizes(config, found);
+}
+
 void check_stages(const RunConfig& config, Findings& found) {
   check_sources("data.", config.data.path, config.data.sources, found);
+  check_schedule(config, found);
+  check_ramp(config, found);
   const auto stages = training_stages(config);
   found.require(
       config.train.steps <= stages.back().end(),
@@ -110,6 +195,7 @@ void check_stages(const RunConfig& config, Findings& found) {
     found.require(stage.steps > 0, "train.stages[{}].steps is missing: set it to the stage's optimizer steps", i);
     check_sources(fmt::format("train.stages[{}].", i), stage.path, stage.sources, found);
   }
+  if (stages.front().is_of_ramp) return check_stage("", config, found);
   for (const auto& stage : stages) check_stage(stage.name.empty() ? "" : stage.name + ": ", stage.config, found);
 }
 

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cfloat>
+#include <cmath>
+#include <numeric>
 
 #include "base/number_types.h"
 
@@ -14,7 +16,22 @@ int64_t largest_divisor(int64_t number, int64_t most) {
   return std::max<int64_t>(1, divisor);
 }
 
+// What every batch size of the run is a multiple of.
+int64_t common_batch(const TrainConfig& train) {
+  int64_t common = train.global_batch_size;
+  for (const auto& part : train.batch_ramp) common = std::gcd(common, part.sequences);
+  return common;
+}
+
 double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // the range of fp32
+
+int64_t first_schedule_steps(const RunConfig& config) {
+  const int64_t in_all = config.optimizer.schedule_steps;
+  if (config.train.stages.empty()) return in_all > 0 ? in_all : config.train.steps;
+  const StageConfig& first = config.train.stages.front();
+  const int64_t of_phase = first.schedule_steps >= 0 ? first.schedule_steps : in_all;
+  return of_phase > 0 ? of_phase : first.steps;
+}
 
 }  // namespace
 
@@ -26,7 +43,7 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
   }
   auto& optimizer = config.optimizer;
   if (!is_set("train.micro_batch_size")) {
-    train.micro_batch_size = largest_divisor(train.global_batch_size, train.micro_batch_size);
+    train.micro_batch_size = largest_divisor(common_batch(train), train.micro_batch_size);
     for (auto& stage : train.stages) {
       if (stage.micro_batch_size == 0 && stage.global_batch_size > 0)
         stage.micro_batch_size = largest_divisor(stage.global_batch_size, train.micro_batch_size);
@@ -38,10 +55,13 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
       if (stage.min_lr < 0 && stage.lr > 0 && optimizer.min_lr > stage.lr) stage.min_lr = a_tenth(stage.lr);
     }
   }
-  if (!is_set("optimizer.warmup_steps")) {
+  const bool counts_tokens = optimizer.schedule_tokens > 0;
+  if (counts_tokens && !is_set("optimizer.warmup_tokens"))
+    optimizer.warmup_tokens = std::floor(optimizer.schedule_tokens / 100);
+  if (counts_tokens && !is_set("optimizer.warmup_steps")) optimizer.warmup_steps = 0;
+  if (!counts_tokens && !is_set("optimizer.warmup_steps")) {
     optimizer.warmup_not_set = true;
-    const int64_t steps = train.stages.empty() ? train.steps : train.stages.front().steps;
-    optimizer.warmup_steps = std::min(kDefaultWarmupSteps, steps / 10);
+    optimizer.warmup_steps = std::min(kDefaultWarmupSteps, first_schedule_steps(config) / 10);
   }
 }
 

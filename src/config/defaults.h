@@ -12,10 +12,13 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 
 /// Derives the fields that the user left out from those that the user set, and writes the values into `config` (also
 /// into its training phases), so that the configuration as printed is the one that runs:
-///   optimizer.warmup_steps  kDefaultWarmupSteps, but at most a tenth of the (first training phase's) steps
+///   optimizer.warmup_steps  kDefaultWarmupSteps, but at most a tenth of the steps of the (first training phase's)
+///                           schedule; 0 if the schedule counts tokens
+///   optimizer.warmup_tokens a hundredth of schedule_tokens
 ///   train.dtype             "auto" becomes bfloat16 if the CPU has instructions for it (has_fast_bf16), else float32
 ///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
-///   train.micro_batch_size  the largest divisor of global_batch_size that is not above the default
+///   train.micro_batch_size  the largest number not above the default that divides global_batch_size and all sizes of
+///                           a batch ramp
 /// micro_batch_size changes no result. global_batch_size would, and is never derived.
 /// @param is_set  returns true if the user gave the field of this name ("optimizer.lr").
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set);

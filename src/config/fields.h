@@ -151,6 +151,11 @@ inline Check<double> zero_minus_one_or_fp32_up_to(double high) {
 inline Check<double> positive() {
   return {"a finite number above 0", [](const double& x) { return std::isfinite(x) && x > 0; }};
 }
+/// Check for counts that may be written as 1e12: doubles hold whole numbers up to 2^53.
+inline Check<double> whole_number_up_to(double high) {
+  return {fmt::format("a whole number from 0 to {:.3g}, such as 1e12", high),
+          [high](const double& x) { return x >= 0 && x <= high && std::floor(x) == x; }};
+}
 inline Check<double> not_negative() {
   return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
 }

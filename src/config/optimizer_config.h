@@ -47,6 +47,10 @@ struct OptimizerConfig {
   std::string schedule = "cosine";
   int64_t warmup_steps = 100;  // kDefaultWarmupSteps
   int64_t decay_steps = 0;
+  int64_t schedule_steps = 0;
+  double schedule_tokens = 0;
+  double warmup_tokens = 0;
+  double decay_tokens = 0;
   std::vector<double> betas = {0.9, 0.99};
   double eps = 1e-8;
   double weight_decay = 0.1;
@@ -76,11 +80,24 @@ struct OptimizerConfig {
     f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
             one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
     f.field("warmup_steps", warmup_steps,
-            "steps of linear warm-up from 0; not set: 100, or a tenth of the steps (of the first training phase) if "
-            "that is less; a resumed run keeps the value that it began with",
+            "steps of linear warm-up from 0; not set: 100, or a tenth of the schedule's steps (in the first training "
+            "phase) if that is less; a resumed run keeps the value that it began with",
             between(0, kMaxSteps));
-    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of all steps",
+    f.field("decay_steps", decay_steps, "wsd: steps of the final linear decay; 0 means a tenth of the schedule's",
             between(0, kMaxSteps));
+    f.field("schedule_steps", schedule_steps,
+            "steps of the schedule, at the last of which the learning rate is min_lr; a run may end before that, and a "
+            "longer one keeps min_lr; 0: as many as the run or the training phase has",
+            between(0, kMaxSteps));
+    f.field("schedule_tokens", schedule_tokens,
+            "the same counted in tokens seen; if it is set, so are warm-up and decay; 0: the schedule counts steps",
+            whole_number_up_to(kMaxPlannedTokens));
+    f.field("warmup_tokens", warmup_tokens,
+            "with schedule_tokens: tokens of the linear warm-up; not set: a hundredth of schedule_tokens",
+            whole_number_up_to(kMaxPlannedTokens));
+    f.field("decay_tokens", decay_tokens,
+            "with schedule_tokens, wsd: tokens of the final linear decay; 0 means a tenth of schedule_tokens",
+            whole_number_up_to(kMaxPlannedTokens));
     f.field("betas", betas,
             "decay rates of the first and second moment (adamw, lamb), or of gradient and Hessian (sophiag)",
             {"two numbers from 0 to 0.9999999, since closer to 1 they are 1 in fp32", [](const std::vector<double>& b) {

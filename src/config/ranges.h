@@ -25,6 +25,7 @@ inline constexpr int64_t kMaxThreads = int64_t{1}
 inline constexpr int64_t kMaxMicrobatchTokens = INT32_MAX;  ///< times experts for each token: rows have int32 numbers
 inline constexpr double kMaxStepTokens = 0x1p46;            ///< times experts for each token (kMaxExperts): 2^62
 inline constexpr double kMaxRunTokens = 0x1p62;             ///< tokens of all steps, counted in int64
+inline constexpr double kMaxPlannedTokens = 0x1p53;         ///< tokens of a schedule: doubles count no further
 inline constexpr double kMaxParameters = 0x1p50;            ///< their bytes, 16 or more each, are counted in int64
 
 inline constexpr double kMaxFp32 = FLT_MAX;

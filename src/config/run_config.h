@@ -73,6 +73,7 @@ struct StageConfig {
   std::string schedule;
   int64_t warmup_steps = -1;
   int64_t decay_steps = -1;
+  int64_t schedule_steps = -1;
   std::string path;
   std::vector<SourceConfig> sources;
 
@@ -96,8 +97,26 @@ struct StageConfig {
             between(-1, kMaxSteps));
     f.field("decay_steps", decay_steps, "wsd: steps of the phase's final decay; -1 takes optimizer.decay_steps",
             between(-1, kMaxSteps));
+    f.field("schedule_steps", schedule_steps,
+            "steps of the phase's schedule; 0: as many as the phase has; -1 takes optimizer.schedule_steps in the "
+            "first phase and 0 in later ones",
+            between(-1, kMaxSteps));
     f.field("path", path, "a prepared folder for this training phase; \"\" and no sources take the run's data");
     f.list("sources", sources, "The mix of this training phase.");
+  }
+};
+
+/// The batch size of the first part of a run.
+struct BatchRampConfig {
+  int64_t sequences = 0;
+  double until_tokens = 0;
+
+  void describe(Fields& f) {
+    f.field("sequences", sequences, "sequences a step, fewer than train.global_batch_size and than the next entry has",
+            between(0, kMaxSequences));
+    f.field("until_tokens", until_tokens,
+            "the size holds up to the first step after which the run has seen this many tokens in all",
+            whole_number_up_to(kMaxPlannedTokens));
   }
 };
 
@@ -123,7 +142,9 @@ struct TrainConfig {
   std::string on_non_finite = "stop";
   std::string on_spike = "log";
   int64_t skip_limit = 10;
+  std::string batch_ramp_lr = "none";
   std::vector<StageConfig> stages;
+  std::vector<BatchRampConfig> batch_ramp;
   bool dtype_was_auto =
       false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
 
@@ -131,8 +152,12 @@ struct TrainConfig {
     f.field("run_dir", run_dir, "folder of the run: resolved configuration, metrics, checkpoints, models, log",
             {"the path of a folder; \".\" is the current one",
              [](const std::string& x) { return !x.empty() && x.find('\0') == std::string::npos; }});
-    f.field("steps", steps, "optimizer steps in all; with [[train.stages]] it is their sum", between(1, kMaxSteps));
-    f.field("global_batch_size", global_batch_size, "sequences a step", between(1, kMaxSequences));
+    f.field(
+        "steps", steps,
+        "optimizer steps in all; with [[train.stages]] it is their sum; those of [[train.batch_ramp]] are among them",
+        between(1, kMaxSteps));
+    f.field("global_batch_size", global_batch_size, "sequences a step; with [[train.batch_ramp]] those after the ramp",
+            between(1, kMaxSequences));
     f.field("micro_batch_size", micro_batch_size,
             "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
             "number below it that does",
@@ -187,7 +212,13 @@ struct TrainConfig {
     f.field("skip_limit", skip_limit,
             "batches that a process may pass over in these ways; a further one that is not finite ends it with code 76",
             between(0, kMaxSteps));
+    f.field("batch_ramp_lr", batch_ramp_lr,
+            "what multiplies the learning rate of a step with a smaller batch, of b of global_batch_size B sequences: "
+            "none (1), sqrt (√(b / B)), or linear (b / B)",
+            one_of({"none", "sqrt", "linear"}));
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
+    f.list("batch_ramp", batch_ramp,
+           "A batch size that grows by the tokens seen: one entry for each size before train.global_batch_size.");
   }
 };
 
@@ -255,6 +286,7 @@ struct MetricsConfig {
   double gemm_peak_tflops = 0.0;
   int64_t timeline_step = 0;
   int64_t layer_statistics = 0;
+  int64_t noise_scale_interval = 0;
 
   void describe(Fields& f) {
     f.field(
@@ -275,6 +307,8 @@ struct MetricsConfig {
             "steps from one to the next whose norms of gradients, weights, updates and activations of each layer, and "
             "largest attention logits, go to metrics.jsonl, and with histograms to TensorBoard; 0: none",
             at_least(0));
+    f.field("noise_scale_interval", noise_scale_interval,
+            "steps from one measurement of the gradient noise scale to the next; 0: none", at_least(0));
   }
 };
 

@@ -150,6 +150,27 @@ void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>
   }
 }
 
+// The gradient noise scale compares parts of a step's gradient: those of data ranks, or the first microbatch's.
+void check_noise_scale(const RunConfig& config, const std::vector<TrainingStage>& stages, int64_t data,
+                       Findings& found) {
+  if (config.metrics.noise_scale_interval == 0 || data > 1) return;
+  found.require(
+      config.parallelism.virtual_stages == 1,
+      "metrics.noise_scale_interval ({}) with parallelism.virtual_stages ({}) needs 2 data ranks or more: with "
+      "one, the first microbatch's gradient is measured before the next is added, and these pipeline ranks "
+      "compute several microbatches by turns; set it to 0",
+      config.metrics.noise_scale_interval, config.parallelism.virtual_stages);
+  for (const auto& stage : stages) {
+    const TrainConfig& train = stage.config.train;
+    found.require(
+        train.micro_batch_size < train.global_batch_size,
+        "{}metrics.noise_scale_interval ({}) compares parts of a step, and on one data rank there is one part: "
+        "set train.micro_batch_size ({}) to half of train.global_batch_size ({}) or less, or the interval to 0",
+        stage.name.empty() ? "" : stage.name + ": ", config.metrics.noise_scale_interval, train.micro_batch_size,
+        train.global_batch_size);
+  }
+}
+
 // Checks what is divided among tensor ranks and among pipeline ranks.
 void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stages, Findings& found) {
   const auto& p = config.parallelism;
@@ -226,6 +247,7 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
   for (const auto& stage : stages) {
     if (data) check_batch(stage.name.empty() ? "" : stage.name + ": ", stage.config, *data, found);
   }
+  if (data) check_noise_scale(config, stages, *data, found);
   check_balance_over_stages(stages, found);
   check_cuts(config, stages, found);
   check_schedule(p, stages, data, found);

@@ -134,6 +134,27 @@ TEST(LayoutFaults, EachStageIsLookedAt) {
                                      "train.micro_batch_size (3) = 12: set it to 12"});
 }
 
+TEST(LayoutFaults, EachSizeOfABatchRampIsLookedAt) {
+  const std::vector<std::string> ramp{"data.seq_len=8", "train.global_batch_size=16", "train.micro_batch_size=2",
+                                      "train.batch_ramp=[{sequences = 4, until_tokens = 1e3}]"};
+  EXPECT_EQ(faults_of(ramp, 2), "");
+  EXPECT_EQ(faults_of(ramp, 4),
+            "batch of 4: train.global_batch_size (4) is not a multiple of 4 data ranks × train.micro_batch_size (2) = "
+            "8: set it to 8");
+}
+
+TEST(LayoutFaults, TheNoiseScaleNeedsTwoPartsOfABatch) {
+  const std::vector<std::string> whole{"metrics.noise_scale_interval=1", "train.global_batch_size=4",
+                                       "train.micro_batch_size=4"};
+  EXPECT_HAS(faults_of(whole, 1), "on one data rank there is one part: set train.micro_batch_size (4) to half of");
+  EXPECT_EQ(faults_of({whole[0], "train.global_batch_size=8", whole[2]}, 2), "");
+  EXPECT_EQ(faults_of({whole[0], whole[1], "train.micro_batch_size=2"}, 1), "");
+  EXPECT_HAS(faults_of({whole[0], "parallelism.pipeline_parallel_degree=2", "parallelism.virtual_stages=2",
+                        "parallelism.pipeline_schedule=interleaved_1f1b"},
+                       2),
+             "metrics.noise_scale_interval (1) with parallelism.virtual_stages (2) needs 2 data ranks or more");
+}
+
 TEST(LayoutFaults, BalanceGroupsSpanTheSameRanksInEachStage) {
   auto config = parse_run_config(
       "[model]\nfamily = \"olmo\"\n[optimizer]\nwarmup_steps = 1\n[[train.stages]]\nsteps = 1\nmicro_batch_size = "

@@ -5,24 +5,40 @@
 #include <numbers>
 
 namespace athanor {
+namespace {
 
-double learning_rate(const OptimizerConfig& c, int64_t step, int64_t total_steps) {
-  if (step <= c.warmup_steps) return c.lr * static_cast<double>(step) / static_cast<double>(c.warmup_steps);
-  const auto since = static_cast<double>(step - c.warmup_steps);
-  const auto span = static_cast<double>(std::max<int64_t>(total_steps - c.warmup_steps, 1));
-  const double progress = std::min(1.0, since / span), range = c.lr - c.min_lr;
+// The lengths of a schedule, and where it is, in one unit: steps or tokens. Both are exact in doubles.
+struct Lengths {
+  double at, warmup, decay, whole;
+};
+
+Lengths lengths_of(const OptimizerConfig& c, SchedulePoint at, int64_t phase_steps) {
+  const auto real = [](int64_t steps) { return static_cast<double>(steps); };
+  if (c.schedule_tokens > 0) return {real(at.tokens), c.warmup_tokens, c.decay_tokens, c.schedule_tokens};
+  return {real(at.step), real(c.warmup_steps), real(c.decay_steps),
+          real(c.schedule_steps > 0 ? c.schedule_steps : phase_steps)};
+}
+
+}  // namespace
+
+double learning_rate(const OptimizerConfig& c, SchedulePoint point, int64_t phase_steps) {
+  const auto [at, warmup, decay, whole] = lengths_of(c, point, phase_steps);
+  if (at <= warmup) return c.lr * at / warmup;
+  const double span = std::max(whole - warmup, 1.0), progress = std::min(1.0, (at - warmup) / span),
+               range = c.lr - c.min_lr;
   if (c.schedule == "cosine") return c.min_lr + 0.5 * range * (1 + std::cos(std::numbers::pi * progress));
   if (c.schedule == "linear") return c.lr - range * progress;
-  if (c.schedule == "inverse_sqrt") {
-    const auto warmup = static_cast<double>(std::max<int64_t>(c.warmup_steps, 1));
-    return std::max(c.min_lr, c.lr * std::sqrt(warmup / static_cast<double>(step)));
-  }
+  if (c.schedule == "inverse_sqrt") return std::max(c.min_lr, c.lr * std::sqrt(std::max(warmup, 1.0) / at));
   if (c.schedule == "wsd") {  // warm-up, stable, decay
-    const int64_t decay_steps = c.decay_steps > 0 ? c.decay_steps : std::max<int64_t>(total_steps / 10, 1);
-    const int64_t left = std::max<int64_t>(total_steps - step, 0);
-    return left >= decay_steps ? c.lr : c.min_lr + range * static_cast<double>(left) / static_cast<double>(decay_steps);
+    const double last = decay > 0 ? decay : std::max(std::floor(whole / 10), 1.0), left = std::max(whole - at, 0.0);
+    return left >= last ? c.lr : c.min_lr + range * left / last;
   }
   return c.lr;  // constant
+}
+
+bool is_warming_up(const OptimizerConfig& c, SchedulePoint point) {
+  const Lengths lengths = lengths_of(c, point, 0);
+  return lengths.at <= lengths.warmup;
 }
 
 }  // namespace athanor

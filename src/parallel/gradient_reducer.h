@@ -1,7 +1,9 @@
 #pragma once
 // Sums gradients over ranks, bucket by bucket, while backward continues.
 
+#include <functional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "parallel/observer.h"
@@ -35,6 +37,10 @@ class GradientReducer {
   /// summed, and sets the others to zero. Collective. @throws CommError.
   void finish();
 
+  /// Sets a function that is called with each bucket before its sum begins, when this rank's own gradients of it, in
+  /// ParameterStore::grad, are final; null: none. It must not change them. To be called between steps.
+  void before_sums(std::function<void(const Bucket& bucket)> look) { before_sum_ = std::move(look); }
+
   /// Returns the trace of the last step. On a device: to be called when the host has waited for the step.
   ReductionTrace trace() const { return clock_.trace(); }
 
@@ -56,6 +62,7 @@ class GradientReducer {
   const ShardPlan& plan_;
   at::ScalarType type_;
   const Observers* observers_;
+  std::function<void(const Bucket&)> before_sum_;
   size_t left_;  // buckets [0, left_) are not started
   std::vector<InFlight> in_flight_;
   ReductionClock clock_;

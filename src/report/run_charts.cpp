@@ -22,6 +22,8 @@ constexpr double kGiB = 1024.0 * 1024 * 1024;
 constexpr Shown kShown[] = {
     {"lr", "Learning rate", "", "lr", 1, false},
     {"grad-norm", "Gradient norm", "before clipping", "grad_norm", 1, true},
+    {"noise-scale", "Gradient noise scale", "sequences, from means over the steps that measure it", "noise_scale", 1,
+     false},
     {"changed", "Share of changed weights", "of the weights, in each update", "changed_share", 1, true},
     {"clipped", "Share of clipped elements", "of those that Sophia-G updates", "clipped_share", 1, true},
     {"tps", "Throughput", "tokens a second", "tps", 1, true},

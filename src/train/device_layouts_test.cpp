@@ -37,6 +37,7 @@ RunConfig config_of(const Case& test) {
   set_degrees(c, degrees);
   c.parallelism.sequence_parallel = degrees.tensor > 1;
   c.parallelism.bucket_mb = 0.02;  // several buckets of each kind
+  c.metrics.noise_scale_interval = 1;
   return c;
 }
 

@@ -63,7 +63,7 @@ void keep_warmup(RunConfig& config, const Team& team) {
       config, team, [](const RunConfig& before) { return std::to_string(before.optimizer.warmup_steps); });
   if (kept.empty()) return;
   const int64_t steps = std::stoll(kept), by_default = config.optimizer.warmup_steps;
-  if (steps == by_default || steps > training_stages(config).front().config.train.steps) return;
+  if (steps == by_default || steps > count_schedule_steps(training_stages(config).front().config)) return;
   config.optimizer.warmup_steps = steps;
   log::info("optimizer.warmup_steps stays {}, with which this run began (by its steps now it would be {})", steps,
             by_default);

@@ -148,6 +148,12 @@ std::string to_json_line(const StepMetrics& m) {
   line["lr"] = m.lr;
   line["changed_share"] = m.changed_share;
   if (m.clipped_share) line["clipped_share"] = *m.clipped_share;
+  if (m.noise) {
+    line["noise_scale"] = six_digits(m.noise_scale);
+    line["noise_gradient_squared"] = six_digits(m.noise->gradient_squared);
+    line["noise_variance"] = six_digits(m.noise->variance);
+  }
+  line["sequences"] = m.sequences;
   line["tokens"] = m.tokens;
   line["tokens_seen"] = m.tokens_seen;
   line["tps"] = m.tokens_per_second();

@@ -10,6 +10,7 @@
 
 #include "ops/device_memory.h"
 #include "ops/transfer.h"
+#include "optim/noise_scale.h"
 #include "train/evaluation_scores.h"
 #include "train/layer_metrics.h"
 #include "train/rank_times.h"
@@ -68,6 +69,7 @@ struct StepMetrics {
   double lr = 0;                        ///< before the lr_scale of a parameter group
   double changed_share = 0;             ///< share of the weights, as forward reads them, that this update changed
   std::optional<double> clipped_share;  ///< share of the elements that Sophia-G updates whose step was clipped
+  int64_t sequences = 0;                ///< in this step
   int64_t tokens = 0;                   ///< in this step
   int64_t tokens_seen = 0;              ///< since the start of the run
   double flops = 0;                     ///< work of this step, forward and backward
@@ -83,6 +85,8 @@ struct StepMetrics {
   double watch_s = 0;  ///< the part of step_s that looked for wrong numbers, without waits for other ranks
   std::optional<double> reduced_in_backward;          ///< ReductionTrace::share of this rank
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident memory now, and its maximum so far
+  std::optional<NoiseEstimate> noise;                 ///< only in steps that measure it (optim/noise_scale.h)
+  double noise_scale = 0;                             ///< in sequences, from the means over such steps; NaN: not known
   std::vector<RouterMetrics> routers;                 ///< one for each layer with experts; empty for dense models
   std::optional<RankNorms> rank_norms;                ///< only if there are several ranks
   std::optional<RankTimes> rank_times;                ///< only if there are several ranks, and not in each step

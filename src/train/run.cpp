@@ -228,16 +228,17 @@ class Run {
     return metrics;
   }
 
-  // Estimates from the time of all steps since the first one of this attempt, which is slower than others; validation
-  // and checkpoints count with them.
+  // Estimates from the time and the tokens of all steps since the first one of this attempt, which is slower than
+  // others; validation and checkpoints count with them. Steps of other batch sizes take other times.
   std::optional<double> seconds_left() {
     const int64_t done = state_->position.step - first_step_ - 1;
     if (done < 1) {
       first_step_ended_ = Clock::now();
+      first_step_tokens_ = state_->position.tokens_seen;
       return {};
     }
-    return seconds_since(first_step_ended_) / static_cast<double>(done) *
-           static_cast<double>(state_->run_config.train.steps - state_->position.step);
+    return seconds_since(first_step_ended_) / static_cast<double>(state_->position.tokens_seen - first_step_tokens_) *
+           static_cast<double>(batches_.tokens_left());
   }
 
   // Runs a step on the number of threads that the trial has reached.
@@ -348,6 +349,7 @@ class Run {
   std::shared_ptr<Rehearsals> rehearsals_;  // null without [faults]
   StepWatches watches_;
   Clock::time_point first_step_ended_;
+  int64_t first_step_tokens_ = 0;             // seen by then
   Clock::time_point agreed_ = Clock::now();   // when the ranks last agreed on requests
   int64_t saves_noted_ = 0;                   // those that the clock was told of
   double longest_step_s_ = 0;                 // with what comes between two steps

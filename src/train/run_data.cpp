@@ -111,18 +111,33 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
 
 // Returns " of training phase x" if the run has several.
 std::string of_phase(const TrainingStage& stage) {
-  return stage.name.empty() ? "" : " of training phase " + stage.name;
+  return stage.name.empty() ? "" : (stage.is_of_ramp ? " with a " : " of training phase ") + stage.name;
+}
+
+std::string describe_warmup(const OptimizerConfig& o) {
+  if (o.schedule_tokens > 0 && o.warmup_tokens > 0)
+    return fmt::format(" after {} tokens of warm-up", format_thousands(o.warmup_tokens));
+  return o.warmup_steps > 0 ? fmt::format(" after {} of warm-up", o.warmup_steps) : "";
+}
+
+// Tells of a schedule that is not that of these steps.
+std::string describe_schedule(const TrainingStage& stage, int64_t end) {
+  const OptimizerConfig& o = stage.config.optimizer;
+  if (o.schedule_tokens > 0) return fmt::format(", in a schedule of {} tokens", format_thousands(o.schedule_tokens));
+  const int64_t steps = count_schedule_steps(stage.config);
+  return steps == end - stage.schedule_begin && !stage.is_of_ramp ? ""
+                                                                  : fmt::format(", in a schedule of {} steps", steps);
 }
 
 // `step` steps are done.
 std::string describe_stage(const TrainingStage& stage, int64_t end, int64_t step) {
-  const auto& [name, begin, config] = stage;
+  const auto& [name, begin, config, schedule_begin, is_of_ramp] = stage;
   const auto& o = config.optimizer;
-  return fmt::format("{}steps {} to {}{}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}",
+  return fmt::format("{}steps {} to {}{}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}{}",
                      name.empty() ? "" : name + ", ", begin + 1, end,
                      step > begin ? fmt::format(", from {} on", step + 1) : "", config.train.global_batch_size,
-                     config.data.seq_len, o.lr, o.min_lr, o.schedule,
-                     o.warmup_steps > 0 ? fmt::format(" after {} of warm-up", o.warmup_steps) : "");
+                     config.data.seq_len, o.lr, o.min_lr, o.schedule, describe_warmup(o),
+                     describe_schedule(stage, end));
 }
 
 // `drawn` instances of the source will have been drawn when the training phase ends.
@@ -217,6 +232,17 @@ DataIdentity data_identity(const std::vector<StageData>& stages) {
     }
   }
   return {first.manifest().tokenizer_hash, first.eos_id()};
+}
+
+void refuse_other_ramp(const std::vector<StageData>& stages, const RunPosition& position) {
+  const TrainingStage& last = stages.back().stage;
+  if (!last.is_of_ramp || position.step >= last.begin) return;
+  int64_t planned = 0;
+  for (const StageData& each : stages) planned += each.stage.tokens_between(0, position.step);
+  ATHANOR_CHECK(planned == position.tokens_seen,
+                "this run has seen {} tokens in {} steps, and with this train.batch_ramp it would have seen {}: a ramp "
+                "counts from step 1; give it the sizes with which the run began, or leave it out",
+                position.tokens_seen, position.step, planned);
 }
 
 void Supply::refuse_shortages() const { ATHANOR_CHECK_DATA(shortages.empty(), "{}", join(shortages, "\n")); }

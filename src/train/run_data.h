@@ -44,6 +44,11 @@ RunData open_run_data(RunConfig& config, const Team& team = {});
 /// Returns the identity that all sources have in common. @throws DataError naming two sources that differ.
 DataIdentity data_identity(const std::vector<StageData>& stages);
 
+/// Refuses a batch ramp that is not the one with which the run has come to `position`: the steps of its sizes follow
+/// from the tokens of all steps before them. A ramp that is over may be any. @throws ConfigError with both numbers of
+/// tokens.
+void refuse_other_ramp(const std::vector<StageData>& stages, const RunPosition& position);
+
 /// The instances that the run is going to draw, compared with those available.
 struct Supply {
   std::vector<std::string> lines;      ///< a line for each training phase and source, for people

@@ -47,6 +47,13 @@ const Batch* StageBatches::ahead() {
   return &*next_;
 }
 
+int64_t StageBatches::tokens_left() const {
+  int64_t tokens = 0;
+  for (const StageData& each : stages_)
+    tokens += each.stage.tokens_between(state_.position.step, state_.run_config.train.steps);
+  return tokens;
+}
+
 std::exception_ptr StageBatches::failure_of_next() {
   if (!loader_ || next_ || is_at_end()) return nullptr;
   const auto start = std::chrono::steady_clock::now();

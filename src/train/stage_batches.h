@@ -38,6 +38,8 @@ class StageBatches {
 
   const StageData& data() const { return *data_; }  ///< those of the present training phase
   size_t num_stages() const { return stages_.size(); }
+  /// Returns the tokens of the run's steps that have not been taken.
+  int64_t tokens_left() const;
 
  private:
   bool is_at_end() const;

@@ -242,6 +242,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   run.saved_step = filled.saved_step.value_or(run.state->position.step);
   const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
   supply.refuse_shortages();
+  refuse_other_ramp(stages, run.state->position);
 
   // Every check has passed: from here on the folder changes.
   announce_armed_faults();

@@ -12,7 +12,8 @@
 namespace athanor {
 
 StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
-    : state_(state), mesh_(mesh), traffic_(mesh), names_stages_(num_stages > 1), threads_(at::get_num_threads()) {
+    : state_(state), mesh_(mesh), traffic_(mesh),
+      names_stages_(num_stages > 1 && state.run_config.train.batch_ramp.empty()), threads_(at::get_num_threads()) {
   const double of_a_device = state.config.metrics.gemm_peak_tflops * 1e12;
   const int ranks = mesh.group(GroupKind::kWorld).size();
   gemm_peak_ = of_a_device > 0 ? GemmPeak{of_a_device * ranks, "metrics.gemm_peak_tflops"} : measure_peak();
@@ -54,6 +55,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   if (const auto clipped = report.optimizer_counts.find("sophiag_clipped"); clipped != report.optimizer_counts.end())
     m.clipped_share = static_cast<double>(clipped->second) /
                       static_cast<double>(state_.optimizer.set.plan().count_elements(config.model, "sophiag"));
+  m.sequences = batch.num_sequences;
   m.tokens = batch.num_sequences * batch.seq_len;
   m.tokens_seen = state_.position.tokens_seen;
   if (names_stages_) m.stage = state_.position.phase.name;
@@ -62,6 +64,11 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
       m.tokens_drawn[source.name] += source.tokens_drawn();
   }
   m.flops = count_train_flops(state_.config.model, batch.num_sequences, batch.seq_len);
+  if (!report.noise.empty()) {
+    m.noise = estimate_noise(report.noise, batch.num_sequences);
+    noise_scale_.add(*m.noise);
+    m.noise_scale = noise_scale_.value();
+  }
   m.data_s = data_s;
   m.step_s = step_s;
   m.forward_s = report.forward_s;

@@ -15,7 +15,8 @@ class StepSummary {
  public:
   /// Measures the GEMM peak if the configuration does not set it, on the present number of threads, and logs it.
   /// Collective over the world. Both references must outlive this object.
-  /// @param num_stages  number of training phases: if there are several, StepMetrics::stage is set.
+  /// @param num_stages  number of training phases, or of the sizes of a batch ramp: if there are several phases,
+  ///                    StepMetrics::stage is set.
   StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages);
 
   /// Returns the metrics of a step that has been taken, except threads, seconds_left and validation. Times, memory and
@@ -32,6 +33,7 @@ class StepSummary {
   const TrainState& state_;
   Mesh& mesh_;
   TrafficMeter traffic_;
+  NoiseScale noise_scale_;
   bool names_stages_, warned_of_imbalance_ = false;
   int threads_;         // number that the rank may have; steps may be tried on fewer
   GemmPeak gemm_peak_;  // rate of all ranks together

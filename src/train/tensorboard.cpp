@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 
 #include "base/error.h"
@@ -204,6 +205,7 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"memory/peak_gib", static_cast<double>(m.peak_memory_bytes) / kGiB},
   };
   if (m.clipped_share) tagged.emplace_back("optimizer/clipped_share", *m.clipped_share);
+  if (m.noise && std::isfinite(m.noise_scale)) tagged.emplace_back("optimizer/noise_scale", m.noise_scale);
   if (m.device_memory) {
     tagged.emplace_back("memory/device_now_gib", static_cast<double>(m.device_memory->in_use_bytes) / kGiB);
     tagged.emplace_back("memory/device_peak_gib", static_cast<double>(m.device_memory->peak_in_use_bytes) / kGiB);

@@ -54,7 +54,7 @@ ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
 void TrainState::enter(const TrainingStage& phase) {
   config = phase.config;
   ahead.reset();
-  position.phase = {phase.name, phase.begin, phase.end()};
+  position.phase = {phase.name, phase.begin, phase.end(), phase.schedule_begin};
   model.enter(config);
 }
 

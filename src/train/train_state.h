@@ -52,6 +52,7 @@ struct OptimizerState {
 struct TrainingPhase {
   std::string name;
   int64_t begin = 0, end = 0;
+  int64_t schedule_begin = 0;  ///< updates before the first one of the schedule of the learning rate
 };
 
 /// How far a run has come.

@@ -4,7 +4,9 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <optional>
 #include <span>
+#include <utility>
 
 #include "ops/adamw.h"
 #include "ops/transfer.h"
@@ -183,6 +185,36 @@ void send_ahead(TrainState& s, int64_t next_step) {
 
 }  // namespace
 
+namespace {
+
+// Looks at gradients before they are summed, while it exists.
+class NoiseMeasurement {
+ public:
+  NoiseMeasurement(TrainState& s, int64_t step) : reducer_(s.optimizer.reducer) {
+    const int64_t interval = s.config.metrics.noise_scale_interval;
+    if (interval == 0 || step % interval != 0) return;
+    probe_.emplace(s.model.parameters, s.model.plan);
+    if (probe_->over_data_ranks()) reducer_.before_sums([this](const Bucket& bucket) { probe_->add(bucket); });
+  }
+  ~NoiseMeasurement() { reducer_.before_sums(nullptr); }
+  NoiseMeasurement(const NoiseMeasurement&) = delete;
+  NoiseMeasurement& operator=(const NoiseMeasurement&) = delete;
+
+  void ended(const Action& action) {
+    if (!probe_ || probe_->over_data_ranks() || action.work != Work::kBackward || action.microbatch != 0) return;
+    probe_->add_first_microbatch();
+  }
+  // To be called when the gradients have been summed. Collective as NoiseProbe::finish; undefined if it is not the
+  // step.
+  Tensor finish() { return probe_ ? probe_->finish() : Tensor(); }
+
+ private:
+  GradientReducer& reducer_;
+  std::optional<NoiseProbe> probe_;
+};
+
+}  // namespace
+
 StepReport compute_gradients(TrainState& s, const Batch& batch) {
   StepReport report;
   Stopwatch watch(s.model.mesh);
@@ -192,11 +224,14 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
     s.compute_clock->start();
   }
   const std::vector<Microbatch> microbatches = begin_step(s, batch, report.step);
+  NoiseMeasurement noise(s, report.step);
   report.parts = run_microbatches(s, microbatches, [&](const Action& action) {
+    noise.ended(action);
     const bool forward = action.work == Work::kForward;
     watch.add_to(forward ? report.forward_s : report.backward_s,
                  forward ? report.forward_wait_s : report.backward_wait_s);
   });
+  report.noise_on_device = noise.finish();
   sum_over_ranks(s.model.mesh.group(GroupKind::kPipeline), report.parts);
   sum_over_ranks(s.model.mesh.group(GroupKind::kData), report.parts);
   if (!s.model.device().is_cpu()) {
@@ -204,6 +239,8 @@ StepReport compute_gradients(TrainState& s, const Batch& batch) {
     if (s.compute_clock) s.compute_clock->stop();
     return report;
   }
+  if (report.noise_on_device.defined())
+    report.noise = part_squares(std::exchange(report.noise_on_device, {}), s.model.plan);
   const GradientNorms norms = gradient_norms(s.model.parameters, s.model.plan);
   report.grad_norm = norms.total;
   report.rank_norms = {norms.ranks, norms.experts};
@@ -237,8 +274,8 @@ Tensor applies_on_device(const TrainState& s, const StepReport& report) {
 
 // The factor of the gradient, or NaN if the guard refuses the step: what the host decides from numbers that it has,
 // from numbers that it does not have yet. [1] fp32.
-Tensor scale_on_device(const TrainState& s, const StepReport& report, int64_t step_in_phase) {
-  const Tensor clipped = clip_scale(s.config.optimizer, report.norms_on_device.total, step_in_phase);
+Tensor scale_on_device(const TrainState& s, const StepReport& report, bool warming_up) {
+  const Tensor clipped = clip_scale(s.config.optimizer, report.norms_on_device.total, warming_up);
   return at::where(applies_on_device(s, report), clipped, std::numeric_limits<double>::quiet_NaN())
       .to(at::kFloat)
       .reshape({1});
@@ -250,7 +287,8 @@ void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, Upda
   auto [norm, squares] = std::exchange(report.norms_on_device, {});
   Tensor observed = observer ? observer->numbers_on_device() : Tensor();
   std::vector<Tensor*> all = tensors_of(parts);
-  for (Tensor* each : {&norm, &changed, &squares, &observed})
+  Tensor noise = std::exchange(report.noise_on_device, {});
+  for (Tensor* each : {&norm, &changed, &squares, &observed, &noise})
     if (each->defined()) all.push_back(each);
   unpack_numbers(ops::fetch(pack_numbers(all)).clone(), all);
   parts.loss_sum = parts.on_device[0].item<double>();
@@ -263,15 +301,15 @@ void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, Upda
     const GradientNorms norms = norms_of(squares, s.model.plan);
     report.rank_norms = {norms.ranks, norms.experts};
   }
+  if (noise.defined()) report.noise = part_squares(noise, plan);
   if (observed.defined()) observer->take_numbers(observed);
   parts.on_device = Tensor();
 }
 
-void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
+void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer, bool warming_up) {
   if (s.before_update) s.before_update();
   if (s.compute_clock) s.compute_clock->start();
-  const int64_t step_in_phase = report.step - s.position.phase.begin;
-  const Tensor scale = scale_on_device(s, report, step_in_phase);
+  const Tensor scale = scale_on_device(s, report, warming_up);
   const Tensor changed =
       update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, 1, {scale, {}}}, observer, s.phases);
   learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len, s.config.moe.bias_update_rate,
@@ -291,15 +329,17 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
 void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   if (s.gradients_are_ready) s.gradients_are_ready();
   Stopwatch watch(s.model.mesh);
-  const int64_t step_in_phase = report.step - s.position.phase.begin;
-  report.lr = learning_rate(s.config.optimizer, step_in_phase, s.config.train.steps);
+  const SchedulePoint at{report.step - s.position.phase.schedule_begin,
+                         s.position.tokens_seen + batch.num_sequences * batch.seq_len};
+  const bool warming_up = is_warming_up(s.config.optimizer, at);
+  report.lr = learning_rate(s.config.optimizer, at, s.config.train.steps);
   if (report.norms_on_device.total.defined()) {
-    apply_on_device(s, batch, report, observer);
+    apply_on_device(s, batch, report, observer, warming_up);
     return watch.add_to(report.optimizer_s, report.optimizer_wait_s);
   }
   report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
   if (report.verdict == Verdict::kApply) {
-    const double scale = clip_scale(s.config.optimizer, report.grad_norm, step_in_phase);
+    const double scale = clip_scale(s.config.optimizer, report.grad_norm, warming_up);
     take_counts(report, s.model.plan, s.optimizer.set,
                 update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.phases));
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,

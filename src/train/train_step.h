@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "dataset/loader.h"
 #include "optim/gradient_norm.h"
+#include "optim/noise_probe.h"
 #include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"
@@ -23,7 +26,9 @@ struct StepReport {
   /// On a device: the norms, there. apply_update fetches them and the sums of `parts`; until then the host does not
   /// have them. Undefined on the host.
   GradientNormsOnDevice norms_on_device;
-  RankNorms rank_norms;  ///< parts of the norm, by data rank and by expert rank; empty for one rank
+  RankNorms rank_norms;            ///< parts of the norm, by data rank and by expert rank; empty for one rank
+  std::vector<PartSquares> noise;  ///< by group of parameters; empty except in steps of metrics.noise_scale_interval
+  Tensor noise_on_device;          ///< on a device: what it is made of (part_squares), until apply_update fetches it
   // apply_update sets lr, changed, verdict and the times of the optimizer.
   double lr = 0;
   int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed

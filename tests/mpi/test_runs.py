@@ -138,6 +138,20 @@ def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, progr
         assert a["loss"] == pytest.approx(b["loss"], rel=2e-4), a["step"]
 
 
+def test_a_batch_that_grows_does_so_under_any_layout_and_across_a_change_of_it(open_mpi, program, data, tmp_path):
+    ramp = ["data.seq_len=32", "train.global_batch_size=8", "optimizer.schedule_steps=8", "checkpoint.interval=1",
+            "train.batch_ramp=[{sequences = 2, until_tokens = 128}, {sequences = 4, until_tokens = 384}]"]
+    one = RankRun(program, tmp_path, data, "one").alone(*ramp)
+    assert [line["sequences"] for line in one.metrics()] == [2, 2, 4, 4, 8, 8, 8, 8]
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, *ramp, "parallelism.expert_parallel_degree=2", "train.steps=3")
+    many.on(open_mpi, 4, *ramp, *PIPELINE, *TENSOR, "train.steps=5")
+    many.on(open_mpi, 2, *ramp, "parallelism.sharding=none", "metrics.noise_scale_interval=1")
+    assert [line["sequences"] for line in many.metrics()] == [2, 2, 4, 4, 8, 8, 8, 8]
+    assert_same_training(one, many)
+    drawn = [json.loads((run.checkpoint(8) / "manifest.json").read_text())["state"]["data"] for run in (one, many)]
+    assert drawn[0] == drawn[1]
+
+
 def test_twelve_ranks_then_one_then_eight_train_as_one_rank_does(open_mpi, program, data, tmp_path):
     both = ["model.num_hidden_layers=4", "model.num_experts=6", "train.global_batch_size=12", "optimizer.schedule=constant",
             "model.tie_word_embeddings=true"]

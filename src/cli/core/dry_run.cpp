@@ -15,7 +15,9 @@ ATHANOR_CORE_ENTRY(dry_run) {
   const auto& given = *static_cast<const DryRunArguments*>(arguments);
   RunConfig config = load_run_config(given.config_file, given.overrides,
                                      [&](const RunConfig& read) { return find_layout_faults(read, given.ranks); });
-  config = training_stages(config).front().config;
+  const auto stages = training_stages(config);
+  // Most steps of a batch ramp have its last size.
+  config = (stages.front().is_of_ramp ? stages.back() : stages.front()).config;
   resolve_model_from(config);
   config.model.from.clear();
   if (config.train.dtype_was_auto && planned_multiplier(config).on_device) config.train.dtype = "bfloat16";

@@ -2,6 +2,7 @@
 // Shared by the tests of layouts on devices that the host plays: a short training of a layout on ranks that are
 // threads, on CPUs and on a device for each, what it reports, and how far two of them may differ.
 
+#include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "comm/testing/played_groups.h"
@@ -61,6 +62,8 @@ inline LayoutTrace train_layout(TrainState& state, const LayoutRun& how) {
       trace.numbers.push_back(each);
     trace.numbers.insert(trace.numbers.end(), report.rank_norms.ranks.begin(), report.rank_norms.ranks.end());
     trace.numbers.insert(trace.numbers.end(), report.rank_norms.experts.begin(), report.rank_norms.experts.end());
+    for (const PartSquares& group : report.noise)
+      for (const double square : {group.parts, group.whole}) trace.numbers.push_back(std::sqrt(square));
     trace.targets.push_back(report.parts.num_targets);
     trace.best_share = std::max(trace.best_share, report.reduction.share().value_or(0));
     if (!report.parts.routers.defined()) continue;

@@ -111,11 +111,13 @@ void choose_seq_len(RunConfig& config) {
 
 void leave_only_steps(RunConfig& config, int64_t steps) {
   config.train.stages.clear();
+  config.train.batch_ramp.clear();
   config.train.steps = steps;
   config.train.validation_interval = 0;
   config.optimizer.schedule = "constant";
   config.optimizer.min_lr = config.optimizer.lr;
-  config.optimizer.warmup_steps = 0;
+  config.optimizer.warmup_steps = config.optimizer.schedule_steps = 0;
+  config.optimizer.schedule_tokens = config.optimizer.warmup_tokens = config.optimizer.decay_tokens = 0;
   config.checkpoint = {};
   config.checkpoint.interval = config.checkpoint.model_interval = 0;
   config.metrics = {};

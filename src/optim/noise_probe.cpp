@@ -1,0 +1,65 @@
+#include "optim/noise_probe.h"
+
+#include "ops/adamw.h"
+#include "optim/gradient_norm.h"
+
+namespace athanor {
+namespace {
+
+constexpr int kParts = 0, kWhole = 1;  // columns
+
+int64_t num_parts(const Layout& layout, bool experts) {
+  if (layout.data() == 1) return layout.microbatches();
+  return experts ? layout.expert_data() : layout.data();
+}
+
+}  // namespace
+
+NoiseProbe::NoiseProbe(const ParameterStore& parameters, const ShardPlan& plan)
+    : parameters_(parameters), plan_(plan),
+      squares_(at::zeros({2, 2}, parameters.grad().options().dtype(at::kDouble))) {}
+
+bool NoiseProbe::counts(const Bucket& bucket) const {
+  const GroupPlan& plan = plan_.of(bucket);
+  const bool adds = plan.replicas && plan.replicas_add;
+  return plan.is_canonical() && !adds && num_parts(plan_.mesh().layout(), bucket.replication.is_expert()) > 1;
+}
+
+void NoiseProbe::add_squares(FlatRange range, bool experts, int column) {
+  if (range.size() == 0) return;
+  const Tensor sum = squares_.select(0, experts ? 1 : 0).select(0, column);
+  const Tensor& grad = parameters_.grad();
+  if (grad.is_cpu()) {
+    sum.add_(sum_of_squares(grad, {&range, 1}));
+  } else {
+    sum.add_(ops::sum_of_squares(grad.narrow(0, range.begin, range.size())).reshape({}));
+  }
+}
+
+void NoiseProbe::add(const Bucket& bucket) {
+  if (over_data_ranks() && counts(bucket)) add_squares(bucket.range, bucket.replication.is_expert(), kParts);
+}
+
+void NoiseProbe::add_first_microbatch() {
+  for (const Bucket& bucket : parameters_.buckets())
+    if (counts(bucket)) add_squares(bucket.range, bucket.replication.is_expert(), kParts);
+  squares_.select(1, kParts).mul_(static_cast<double>(plan_.mesh().layout().microbatches()));
+}
+
+Tensor NoiseProbe::finish() {
+  for (const Bucket& bucket : parameters_.buckets())
+    if (counts(bucket)) add_squares(plan_.canonical(bucket), bucket.replication.is_expert(), kWhole);
+  if (plan_.is_trivial()) return squares_;
+  plan_.mesh().group(GroupKind::kModel).all_reduce(squares_).wait();
+  plan_.mesh().group(GroupKind::kData).all_reduce(squares_).wait();
+  return squares_;
+}
+
+std::vector<PartSquares> part_squares(const Tensor& squares, const ShardPlan& plan) {
+  const auto square = squares.accessor<double, 2>();
+  const Layout& layout = plan.mesh().layout();
+  return {{num_parts(layout, false), square[0][kParts], square[0][kWhole]},
+          {num_parts(layout, true), square[1][kParts], square[1][kWhole]}};
+}
+
+}  // namespace athanor
