@@ -8,6 +8,7 @@
 namespace athanor {
 
 bool ParameterGroup::takes(const std::string& name, Role role) const {
+  if (!among.empty() && !std::ranges::binary_search(among, name)) return false;
   if (roles.empty() && patterns.empty()) return true;
   return std::ranges::find(roles, role) != roles.end() ||
          std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches_wildcard(pattern, name); });

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/width_groups.h"
 #include "optim/adamw.h"
 
 namespace athanor {
@@ -12,6 +13,12 @@ OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
           [config](const OptimizerDeclaration&, OptimizedParameters parameters, const OptimizerServices&) {
             return std::make_unique<AdamW>(config, std::move(parameters));
           }};
+}
+
+OptimizerSetup configured_optimizers(const RunConfig& config) {
+  OptimizerSetup setup = configured_optimizers(config.optimizer);
+  setup.plan.groups = scaled_by_width(std::move(setup.plan.groups), config);
+  return setup;
 }
 
 OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, ParameterStore& store,
