@@ -32,8 +32,10 @@ std::string meaning(const WidthReport& report) {
   const Transfer transfer = transfer_of(report);
   std::string text;
   if (rates.size() > 1)
-    text = fmt::format("The best rate changes as hidden_size to the power of {:.2f} ± {:.2f}: it {}.\n",
-                       transfer.exponent, transfer.exponent_error, transfer.stays ? "stays" : "does not stay");
+    text = fmt::format(
+        "The best rate changes as hidden_size to the power of {:.2f} ± {:.2f}: it {} within a step of the "
+        "grid.\n",
+        transfer.exponent, transfer.exponent_error, transfer.stays ? "stays" : "does not stay");
   return text + fmt::format("At hidden_size {}: {} ({}), {}.\n", report.config.model.hidden_size,
                             rate_text(transfer.lr), factor_text(transfer.log_error),
                             is_scaled(report) || rates.size() == 1 ? "the mean of the widths"
