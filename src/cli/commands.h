@@ -24,6 +24,7 @@ void add_import_command(CLI::App& app);
 void add_eval_command(CLI::App& app);
 void add_generate_command(CLI::App& app);
 void add_smoke_command(CLI::App& app);
+void add_lr_find_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_bench_command(CLI::App& app);

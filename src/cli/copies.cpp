@@ -9,9 +9,9 @@
 namespace athanor {
 namespace {
 
-constexpr const char* kJobs[] = {"train",    "verify", "eval",       "probe",
-                                 "generate", "yeet",   "bench comm", "bench checkpoint"};
-constexpr const char* kConfigured[] = {"train", "verify", "config", "bench step", "bench checkpoint"};
+constexpr const char* kJobs[] = {"train", "lr-find",    "verify",          "eval", "probe", "generate",
+                                 "yeet",  "bench comm", "bench checkpoint"};
+constexpr const char* kConfigured[] = {"train", "lr-find", "verify", "config", "bench step", "bench checkpoint"};
 // These commands write nothing: copies of them are a nuisance at worst.
 constexpr const char* kReaders[] = {"config",           "data info", "data show", "data verify",   "tokenizer encode",
                                     "tokenizer decode", "plot",      "status",    "checkpoint ls", "checkpoint diff"};

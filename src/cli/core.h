@@ -103,6 +103,19 @@ struct VerifyArguments {
   uint64_t draw = 1;                   ///< for the reference's process: the first of its data sets
 };
 
+struct LrFindArguments {
+  std::string config_file;              ///< as in TrainArguments
+  std::vector<std::string> overrides;   ///< as in TrainArguments
+  std::vector<std::string> optimizers;  ///< values of optimizer.name; empty: the configuration's
+  int64_t steps = 0;            ///< how long a range test is, or each run with `widths`; 0: a tenth of the run's
+  double from = 1e-6, to = 10;  ///< the range of rates
+  std::vector<int64_t> widths;  ///< hidden sizes whose best rates are compared; empty: range tests
+  std::vector<double> rates;    ///< with `widths`: the grid; empty: around what a range test finds
+  std::string out;              ///< file for the JSON; empty: none
+  std::string figure;           ///< file for the picture; empty: none
+  bool json = false;            ///< print the JSON in place of the table
+};
+
 struct DryRunArguments {
   std::string config_file;             ///< as in TrainArguments
   std::vector<std::string> overrides;  ///< as in TrainArguments

@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
   athanor::add_data_command(app);
   athanor::add_config_command(app);
   athanor::add_train_command(app);
+  athanor::add_lr_find_command(app);
   athanor::add_launch_command(app);
   athanor::add_yeet_command(app);
   athanor::add_plot_command(app);

@@ -219,6 +219,9 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   check_exportable(config, found);
   check_eval(eval, found);
   for (const auto& line : find_optimizer_contradictions(optimizer)) found.require(false, "{}", line);
+  if (model.from.empty()) {
+    for (const auto& line : find_scaling_contradictions(config)) found.require(false, "{}", line);
+  }
   found.require(checkpoint.local_dir.empty() || checkpoint.local_dir.starts_with('/'),
                 "checkpoint.local_dir ({}) must begin with /: each node has a folder of this name",
                 checkpoint.local_dir);
@@ -239,6 +242,26 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   for (const auto& line : find_mapping_faults(parallelism.mapping)) found.require(false, "{}", line);
   for (auto& line : found.take()) lines.push_back(std::move(line));
   return lines;
+}
+
+std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
+  const OptimizerConfig& o = config.optimizer;
+  if (o.scaling != "mup") return {};
+  Findings found;
+  found.require(o.base_width > 0,
+                "optimizer.scaling \"mup\" needs optimizer.base_width: set it to the model.hidden_size for which "
+                "optimizer.lr and model.initializer_range hold");
+  const bool has_rule = o.name == "adamw" || o.name == "sgd" || o.name == "muon";  // arch/width_scaling.h
+  found.require(has_rule,
+                "optimizer.scaling \"mup\": how the rates of {} follow the width is not known; set it to \"none\", or "
+                "optimizer.name to adamw, sgd or muon",
+                o.name);
+  const Family* family = find_family(config.model.family);
+  found.require(!family || !config.model.tie_word_embeddings || family->norm == NormKind::kRms,
+                "optimizer.scaling \"mup\": with model.tie_word_embeddings the weights of the final norm follow the "
+                "width, and family {} has none; set model.tie_word_embeddings to false",
+                config.model.family);
+  return found.take();
 }
 
 std::vector<std::string> find_overflows(const RunConfig& config) {

@@ -57,6 +57,8 @@ struct OptimizerConfig {
   std::vector<std::string> no_weight_decay = {};
   double max_grad_norm = 1.0;
   bool clip_after_warmup = false;
+  std::string scaling = "none";
+  int64_t base_width = 0;
   double momentum = 0.95;
   bool nesterov = true;
   double rho = 0.04;
@@ -110,6 +112,13 @@ struct OptimizerConfig {
     f.field("max_grad_norm", max_grad_norm, "gradients are scaled down to this norm; 0 turns clipping off",
             zero_or_fp32_up_to(kMaxFp32));
     f.field("clip_after_warmup", clip_after_warmup, "clip only after the warm-up steps");
+    f.field("scaling", scaling,
+            "how learning rates and initial weights follow model.hidden_size: none (they are as given), or mup (by the "
+            "role of each parameter, so that a rate that was found at base_width holds)",
+            one_of({"none", "mup"}));
+    f.field("base_width", base_width,
+            "mup: the model.hidden_size for which lr and model.initializer_range hold; 0: not set",
+            between(0, kMaxWidth));
     f.field("momentum", momentum, "sgd and muon: the share of the last step's momentum that is kept",
             between(0.0, kMaxBeta));
     f.field("nesterov", nesterov, "sgd and muon: the update looks ahead by one more step of momentum");

@@ -62,6 +62,7 @@ void append_configured(std::vector<ParameterGroup>& groups, const OptimizerGroup
 bool ParameterGroup::takes(const std::string& name, Role role) const {
   if (!only.empty() && !matches_any(only, name)) return false;
   if (!of_roles.empty() && std::ranges::find(of_roles, role) == of_roles.end()) return false;
+  if (!among.empty() && !std::ranges::binary_search(among, name)) return false;
   if (roles.empty() && patterns.empty()) return true;
   return std::ranges::find(roles, role) != roles.end() || matches_any(patterns, name);
 }

@@ -21,6 +21,8 @@ struct ParameterGroup {
   double lr_scale = 1;  ///< factor of the learning rate
   double weight_decay = 0;
   std::string optimizer = "adamw";
+  /// If not empty, the group takes none but these; names in increasing order (layout/width_groups.h).
+  std::vector<std::string> among = {};
 
   bool takes(const std::string& name, Role role) const;
 };

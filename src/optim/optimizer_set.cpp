@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "layout/width_groups.h"
 #include "optim/adamw.h"
 #include "optim/lamb.h"
 #include "optim/muon.h"
@@ -22,6 +23,12 @@ OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
     return std::make_unique<AdamW>(config, std::move(parameters));
   };
   return {plan_optimizers(config), make, config.qk_clip};
+}
+
+OptimizerSetup configured_optimizers(const RunConfig& config) {
+  OptimizerSetup setup = configured_optimizers(config.optimizer);
+  setup.plan.groups = scaled_by_width(std::move(setup.plan.groups), config);
+  return setup;
 }
 
 OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, ParameterStore& store,

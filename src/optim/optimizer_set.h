@@ -29,8 +29,10 @@ struct OptimizerSetup {
       make;
   double qk_clip = 0;  ///< optimizer.qk_clip
 };
-/// Returns the setup of a configuration.
+/// Returns the setup of a configuration, with rates as they are given.
 OptimizerSetup configured_optimizers(const OptimizerConfig& config);
+/// The same, with the rates that follow the width of the model (layout/width_groups.h).
+OptimizerSetup configured_optimizers(const RunConfig& config);
 
 class OptimizerSet {
  public:

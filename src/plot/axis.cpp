@@ -79,4 +79,23 @@ TickedAxis horizontal_axis(double low, double high, int most_ticks) {
   return axis;
 }
 
+TickedAxis logarithmic_axis(double low, double high, int most_ticks) {
+  if (low >= high) {
+    low -= 0.5;
+    high += 0.5;
+  }
+  TickedAxis axis{low, high, {}};
+  const bool fine = 3 * (high - low + 1) <= most_ticks;
+  const auto stride = std::max(1, static_cast<int>(std::ceil((high - low) / most_ticks)));
+  for (int power = static_cast<int>(std::floor(low)); power <= static_cast<int>(std::ceil(high)); ++power) {
+    if (power % stride != 0) continue;
+    for (const int factor : {1, 2, 5}) {
+      const double at = power + std::log10(factor);
+      if (at < low - 1e-9 || at > high + 1e-9 || (factor > 1 && !fine)) continue;
+      axis.ticks.push_back({at, fmt::format("{:g}", std::stod(fmt::format("{}e{}", factor, power)))});
+    }
+  }
+  return axis;
+}
+
 }  // namespace athanor

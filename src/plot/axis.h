@@ -25,5 +25,8 @@ struct TickedAxis {
 TickedAxis vertical_axis(double low, double high, int most_ticks);
 /// A horizontal axis ends at the values, and begins at 0 if that is near.
 TickedAxis horizontal_axis(double low, double high, int most_ticks);
+/// A horizontal axis of decimal logarithms, whose labels are the numbers themselves: 0.001, 1e-05. Ticks are at powers
+/// of ten; between two of them, if there is room, also at their double and fivefold.
+TickedAxis logarithmic_axis(double low, double high, int most_ticks);
 
 }  // namespace athanor

@@ -21,7 +21,8 @@ FigureAxes axes_of(const Figure& figure, int most_x_ticks, int most_y_ticks) {
     }
   }
   for (const auto& level : figure.levels) hold_y(level.y);
-  return {horizontal_axis(x_low, x_high, most_x_ticks), vertical_axis(y_low, y_high, most_y_ticks)};
+  return {figure.log_x ? logarithmic_axis(x_low, x_high, most_x_ticks) : horizontal_axis(x_low, x_high, most_x_ticks),
+          vertical_axis(y_low, y_high, most_y_ticks)};
 }
 
 }  // namespace athanor

@@ -27,7 +27,8 @@ struct Figure {
   std::string y_label, x_label;
   std::vector<Curve> curves;  ///< each in its own colour
   std::vector<Level> levels;
-  std::string note;  ///< one line below the picture: how curves were smoothed; may be empty
+  std::string note;    ///< one line below the picture: how curves were smoothed; may be empty
+  bool log_x = false;  ///< x is a decimal logarithm; the axis shows the numbers themselves
 };
 
 struct FigureAxes {

@@ -27,6 +27,16 @@ TEST(Ticks, StandAtRoundNumbersWithinTheAxis) {
   EXPECT_EQ(labels_of(vertical_axis(-1, 1, 4)), (Labels{"-1", "0", "1"}));
 }
 
+TEST(Ticks, OfLogarithmsShowTheNumbersThemselves) {
+  using Labels = std::vector<std::string>;
+  EXPECT_EQ(labels_of(logarithmic_axis(-6.03, 1, 8)),
+            (Labels{"1e-06", "1e-05", "0.0001", "0.001", "0.01", "0.1", "1", "10"}));
+  EXPECT_EQ(labels_of(logarithmic_axis(std::log10(3e-4), std::log10(6e-3), 8)),
+            (Labels{"0.0005", "0.001", "0.002", "0.005"}));
+  EXPECT_EQ(labels_of(logarithmic_axis(-3, -3, 8)), (Labels{"0.0005", "0.001", "0.002"}));
+  for (const int most : {2, 4}) EXPECT_LE(logarithmic_axis(-12, 6, most).ticks.size(), static_cast<size_t>(most + 1));
+}
+
 TEST(Ticks, AValueAloneHasRoomAroundIt) {
   for (const double value : {0.0, 5.0, -3.0, 1e-12, 1e12}) {
     const auto axis = vertical_axis(value, value, 5);

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "arch/inventory.h"
+#include "arch/width_scaling.h"
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -54,6 +55,13 @@ class FirstNotFinite {
   std::optional<NotFinite> found_;
 };
 
+// Only the embedding and the output layer have rows for tokens.
+double initial_deviation(const RunConfig& config, const std::string& name) {
+  const Role role = name == "lm_head.weight" ? Role::kOutput : Role::kEmbedding;
+  return config.model.initializer_range *
+         initial_factor(width_class(config.model, name, role), width_ratio(config.optimizer, config.model));
+}
+
 // The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.
 void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>& stored, const TrainState& state,
                    const std::string& name, int64_t first, std::span<float> out) {
@@ -62,7 +70,7 @@ void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>&
   const auto begin = static_cast<uint64_t>(first + there), end = static_cast<uint64_t>(first) + out.size();
   if (begin < end)
     CounterRandom(static_cast<uint64_t>(state.config.train.seed), name)
-        .fill_normal(out.data() + there, begin, end, state.config.model.initializer_range);
+        .fill_normal(out.data() + there, begin, end, initial_deviation(state.config, name));
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "arch/width_scaling.h"
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -77,7 +78,8 @@ bool start_fresh(TrainState& state) {
   const std::string& from = state.config.model.from;
   if (begins_with_random_weights(from, team_of(state.model.mesh))) {
     const int64_t seed = state.config.train.seed;
-    initialize_parameters(state.config.model, static_cast<uint64_t>(seed), state.model.parameters);
+    initialize_parameters(state.config.model, static_cast<uint64_t>(seed), state.model.parameters,
+                          width_ratio(state.config.optimizer, state.config.model));
     if (!from.empty())
       log::info("no weights in {}: random initialisation of its architecture, by train.seed = {}", from, seed);
     return true;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -172,11 +173,14 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
   return measured(config);
 }
 
-MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team) {
+namespace {
+
+// Puts what the first rank chooses in force on all. Collective.
+MatmulChoice put_in_force(const std::function<MatmulChoice()>& choose, const Team& team) {
   MatmulChoice choice;
   const std::string text = team.from_first([&] {
-    choice = choose_matmul_paths(config, begin);
-    return text_of(choice.paths);
+    choice = choose();
+    return athanor::text_of(choice.paths);  // that of local_start.cpp is another
   });
   team.on_all([&] {
     choice.paths = paths_of(text, "the first rank's choice");
@@ -194,6 +198,20 @@ MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin
   });
   ops::set_matmul_paths(choice.paths);
   return choice;
+}
+
+}  // namespace
+
+MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team) {
+  return put_in_force([&] { return choose_matmul_paths(config, begin); }, team);
+}
+
+void settle_matmul_paths(const Team& team) {
+  put_in_force(
+      [] {
+        return MatmulChoice{ops::asked_matmul_paths().value_or(ops::default_matmul_paths()), "", ""};
+      },
+      team);
 }
 
 }  // namespace athanor

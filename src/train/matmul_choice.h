@@ -33,6 +33,9 @@ MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin
 /// @return on the first rank its whole choice; elsewhere only the paths.
 /// @throws ConfigError on every rank, if one lacks a path or has another ATHANOR_MATMUL.
 MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team);
+/// The same without a run, and without a measurement, which may come out differently the next time: as ATHANOR_MATMUL
+/// asks, else the default of the first rank's CPU.
+void settle_matmul_paths(const Team& team);
 
 /// Returns the paths as text, {"bfloat16": {"dense": "avx512", …}, "float32": …}.
 std::string text_of(const ops::MatmulPaths& paths);

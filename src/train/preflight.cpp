@@ -90,14 +90,14 @@ void refuse_unbalanceable(const RunConfig& config) {
   ATHANOR_CHECK(problems.empty(), "{}", join(problems, "\n"));
 }
 
-double expected_first_loss(const ModelConfig& model) {
-  const double logit_variance =
-      model.initializer_range * model.initializer_range * static_cast<double>(model.hidden_size);
+double expected_first_loss(const ModelConfig& model, double width_ratio) {
+  const double deviation = model.initializer_range * width_ratio;
+  const double logit_variance = deviation * deviation * static_cast<double>(model.hidden_size);
   return std::log(static_cast<double>(model.vocab_size)) + 0.5 * logit_variance;
 }
 
-void report_first_loss(const ModelConfig& model, double loss) {
-  const double expected = expected_first_loss(model);
+void report_first_loss(const ModelConfig& model, double width_ratio, double loss) {
+  const double expected = expected_first_loss(model, width_ratio);
   // A tied output layer sees its own input token's embedding; half a nat leaves room for that and for small batches.
   constexpr double kTolerance_nats = 0.5;
   if (std::abs(loss - expected) <= kTolerance_nats) return;

@@ -31,10 +31,10 @@ void refuse_unbalanceable(const RunConfig& config);
 
 /// Returns the loss for each target, in nats, that a model with random weights should begin with: ln(vocabulary) + half
 /// the variance of its logits (the final norm leaves hidden_size elements of mean square 1, so the variance is
-/// initializer_range² · hidden_size).
-double expected_first_loss(const ModelConfig& model);
+/// initializer_range² · hidden_size; optimizer.scaling multiplies the deviation by `width_ratio`).
+double expected_first_loss(const ModelConfig& model, double width_ratio = 1);
 
 /// Logs a warning if the first loss is farther from the expected one than chance explains (half a nat).
-void report_first_loss(const ModelConfig& model, double loss);
+void report_first_loss(const ModelConfig& model, double width_ratio, double loss);
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 
+#include "arch/width_scaling.h"
 #include "base/exit_codes.h"
 #include "base/fault.h"
 #include "base/launcher_hold.h"
@@ -214,7 +215,8 @@ class Run {
     if (report.step == first_step_ + 1)
       check_first_routing(state_->config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
     if (from_scratch_ && report.step == 1)
-      report_first_loss(state_->config.model, report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
+      report_first_loss(state_->config.model, width_ratio(state_->config.optimizer, state_->config.model),
+                        report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
     StepMetrics metrics = summary_.summarize(report, batch, at_, data_s, seconds_since(start) + waited_s);
     metrics.watch_s = watches_.take_seconds();
     metrics.rank_times = rank_times_.took_step();

@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "checkpoint/model_identity.h"
 #include "comm/short_texts.h"
+#include "config/checks.h"
 #include "layout/group_checks.h"
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
@@ -181,6 +182,7 @@ void require_layout_fits(RunConfig config, int world_size) {
   resolve_model_from(config);
   auto faults = find_layout_faults(config, world_size);
   std::ranges::move(find_group_faults(config), std::back_inserter(faults));
+  std::ranges::move(find_scaling_contradictions(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 

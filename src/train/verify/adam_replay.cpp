@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "layout/parameter_groups.h"
+#include "layout/width_groups.h"
 
 namespace athanor {
 namespace {
@@ -15,10 +15,11 @@ constexpr double kRoundings = 16;
 
 }  // namespace
 
-AdamReplay::AdamReplay(const OptimizerConfig& config, const ParameterSpec& spec, const std::vector<float>& master)
-    : config_(config), master_(master.begin(), master.end()), exp_avg_(master.size()), exp_avg_sq_(master.size()),
-      bound_(master.size()) {
-  const ParameterGroup group = group_of(parameter_groups(config), spec.name, spec.role);
+AdamReplay::AdamReplay(const RunConfig& config, const ParameterSpec& spec, const std::vector<float>& master)
+    : config_(config.optimizer), master_(master.begin(), master.end()), exp_avg_(master.size()),
+      exp_avg_sq_(master.size()), bound_(master.size()) {
+  const ParameterGroup group =
+      group_of(scaled_by_width(parameter_groups(config.optimizer), config), spec.name, spec.role);
   lr_scale_ = group.lr_scale;
   config_.weight_decay = group.weight_decay;
 }

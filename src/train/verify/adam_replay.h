@@ -17,7 +17,7 @@ namespace athanor {
 class AdamReplay {
  public:
   /// @param master  the initial master weights of the whole parameter, row-major.
-  AdamReplay(const OptimizerConfig& config, const ParameterSpec& spec, const std::vector<float>& master);
+  AdamReplay(const RunConfig& config, const ParameterSpec& spec, const std::vector<float>& master);
 
   /// Makes update `step`; the steps are 1, 2, 3, …. Gradients are clipped at every step.
   /// @param lr         learning rate of the step, before the lr_scale of the parameter's group.

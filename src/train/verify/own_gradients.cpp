@@ -48,7 +48,7 @@ std::vector<Comparison> compare_with_own_gradients(const RunConfig& small, const
       ++not_replayed;
       continue;
     }
-    AdamReplay replay(small.optimizer, spec, run.values(0, "master", spec.name));
+    AdamReplay replay(small, spec, run.values(0, "master", spec.name));
     for (int64_t step = 1; step <= run.num_steps(); ++step) {
       const StepNumbers& numbers = run.step(step);
       replay.add_step(step, numbers.lr, numbers.grad_norm, run.values(step, "grad", spec.name));

@@ -74,6 +74,12 @@ ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_dept
   return model;
 }
 
+// Keeps the ratio of base_width and hidden_size, whose effect on the initial weights initializer_range has already.
+int64_t narrowed(int64_t base_width, const ModelConfig& whole, const ModelConfig& small) {
+  if (base_width == 0) return 0;
+  return std::max<int64_t>(1, base_width * small.hidden_size / whole.hidden_size);
+}
+
 // Two, or as many as a schedule needs so that a rank alternates forward and backward; no more than were asked for.
 int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
   const int64_t ranks = p.pipeline_parallel_degree;
@@ -141,6 +147,7 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
   if (!options.keep_size) {
     const RunConfig whole = small;
     small.model = shrink_model(small.model, small.parallelism, options.keep_depth);
+    small.optimizer.base_width = narrowed(small.optimizer.base_width, whole.model, small.model);
     shrink_batch(small, layout);
     choose_seq_len(small);
     small.parallelism.bucket_mb = options.keep_depth ? bucket_mb_for_as_many(small, whole, layout)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/width_scaling.h"
 #include "model/initialize.h"
 #include "ops/transfer.h"
 #include "train/checkpointing.h"
@@ -41,7 +42,8 @@ void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
 }
 
 void initialize(TrainState& state, Trace& trace) {
-  initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters);
+  initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters,
+                        width_ratio(state.config.optimizer, state.config.model));
   trace.add_pieces(0, state_pieces(state));
 }
 
@@ -82,7 +84,8 @@ Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plan
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout) {
   Trace trace;
   TrainState state(config, {});
-  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
+  initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters,
+                        width_ratio(config.optimizer, config.model));
   trace.add_pieces(0, master_pieces(state.model));
   for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
     load_master(state.model, parse_shared_by(state.config.checkpoint.load),

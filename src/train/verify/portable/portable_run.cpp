@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "arch/inventory.h"
+#include "arch/width_scaling.h"
 #include "base/random.h"
 #include "train/verify/portable/portable_model.h"
 #include "train/verify/small_model.h"
@@ -16,15 +17,17 @@ using portable::Parameters;
 
 constexpr int64_t kEndOfDocument = 0;  // as in make_verify_batch
 
-// Returns normal numbers by (seed, name, element) in fp32; norms are 1.
+// Returns normal numbers by (seed, name, element) in fp32; norms are 1; each times its factor.
 Parameters initial_parameters(const RunConfig& config) {
   Parameters parameters;
   for (const ParameterSpec& spec : make_inventory(config.model)) {
-    Tensor values = at::ones(spec.shape, at::kFloat);
+    const double factor =
+        initial_factor(width_class(config.model, spec.name, spec.role), width_ratio(config.optimizer, config.model));
+    Tensor values = at::full(spec.shape, factor, at::kFloat);
     if (!spec.is_norm()) {
       const CounterRandom random(static_cast<uint64_t>(config.train.seed), spec.name);
       random.fill_normal(values.data_ptr<float>(), 0, static_cast<uint64_t>(values.numel()),
-                         config.model.initializer_range);
+                         config.model.initializer_range * factor);
     }
     parameters.emplace(spec.name, values.to(at::kDouble).requires_grad_());
   }

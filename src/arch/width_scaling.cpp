@@ -1,0 +1,47 @@
+#include "arch/width_scaling.h"
+
+#include <cmath>
+
+#include "base/error.h"
+
+namespace athanor {
+namespace {
+
+constexpr const char* kFinalNorm = "model.norm.weight";
+
+}  // namespace
+
+WidthClass width_class(const ModelConfig& model, const std::string& name, Role role) {
+  switch (role) {
+    case Role::kEmbedding:
+    case Role::kQkNorm: return WidthClass::kInput;
+    case Role::kNorm: return model.tie_word_embeddings && name == kFinalNorm ? WidthClass::kOutput : WidthClass::kInput;
+    case Role::kRouter:
+    case Role::kOutput: return WidthClass::kOutput;
+    default: return WidthClass::kHidden;
+  }
+}
+
+double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model) {
+  if (optimizer.scaling != "mup") return 1;
+  return static_cast<double>(optimizer.base_width) / static_cast<double>(model.hidden_size);
+}
+
+double initial_factor(WidthClass width, double ratio) {
+  switch (width) {
+    case WidthClass::kInput: return 1;
+    case WidthClass::kHidden: return std::sqrt(ratio);
+    case WidthClass::kOutput: return ratio;
+  }
+  fail<Error>("bug: no such class of widths");
+}
+
+double rate_factor(const std::string& optimizer, WidthClass width, double ratio) {
+  const bool is_sgd = optimizer == "sgd", is_muon = optimizer == "muon";
+  ATHANOR_ASSERT(is_sgd || is_muon || optimizer == "adamw");
+  if (width == WidthClass::kOutput) return ratio;
+  if (is_sgd) return width == WidthClass::kInput ? 1 / ratio : 1;
+  return width == WidthClass::kHidden && !is_muon ? ratio : 1;
+}
+
+}  // namespace athanor

@@ -1,0 +1,43 @@
+#pragma once
+// How initial weights and learning rates follow the width of a model, so that a rate that was found with a small model
+// holds for a wide one. Source: Yang et al. 2022, Tensor Programs V, table 3 (the form without multipliers of the
+// output; tables 3 and 8 describe the same training).
+//
+// With r = optimizer.base_width / model.hidden_size, factors of the standard deviation and of the learning rate:
+//
+//   class    parameters                                 deviation   adamw   sgd   muon
+//   input    embedding, norms                           1           1       1/r   1
+//   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1
+//   output   output layer, routers                      r           r       r     r
+//
+// Muon's own matrices are the hidden ones: with its update of norm sqrt(rows / columns) their rate is that of every
+// width. What Muon leaves to another optimizer has that optimizer's factors.
+//
+// A tied output layer is the embedding, and of class input. What it reads, the final norm, is then of class output, and
+// begins with r instead of 1: the same logits as if the output were multiplied by r, with nothing but weights, which an
+// export has too. Attention is scaled by 1/sqrt(head_dim), whatever the width: models that are compared have the
+// head_dim, and more heads.
+
+#include <string>
+
+#include "arch/inventory.h"
+#include "config/run_config.h"
+
+namespace athanor {
+
+enum class WidthClass { kInput, kHidden, kOutput };
+
+/// Returns the class of a parameter of the model.
+WidthClass width_class(const ModelConfig& model, const std::string& name, Role role);
+
+/// Returns r: base_width / hidden_size with optimizer.scaling "mup", and 1, which changes nothing, with "none".
+double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model);
+
+/// Returns the factor of the initial standard deviation, or of a norm's initial 1.
+double initial_factor(WidthClass width, double ratio);
+
+/// Returns the factor of the learning rate.
+/// @param optimizer  the one that updates the parameter: adamw, sgd or muon (config/checks.h refuses mup with others).
+double rate_factor(const std::string& optimizer, WidthClass width, double ratio);
+
+}  // namespace athanor

@@ -1,0 +1,111 @@
+#include "tuning/short_run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/log.h"
+#include "base/process.h"
+#include "checkpoint/model_identity.h"
+#include "config/training_stages.h"
+#include "train/fill_state.h"
+#include "train/matmul_choice.h"
+#include "train/preflight.h"
+#include "train/rank_devices.h"
+#include "train/rank_share.h"
+#include "train/same_settings.h"
+#include "train/state_pieces.h"
+#include "train/train_step.h"
+#include "train/unreadable_data.h"
+
+namespace athanor {
+namespace {
+
+// Sends what the ranks of devices compute with over the groups between devices, as a run does.
+Mesh mesh_of(const RunConfig& config, comm::World& world, at::Device device) {
+  Mesh mesh(Layout(config, world.size()), world);
+  if (!device.is_cpu() && world.size() > 1) mesh.use(device, config.parallelism.device_sums);
+  return mesh;
+}
+
+TrainingStage stage_of(const RunConfig& config) { return {"", 0, config}; }
+
+}  // namespace
+
+RunConfig short_run_config(const RunConfig& config, int64_t steps) {
+  RunConfig run = training_stages(config).front().config;
+  OptimizerConfig& optimizer = run.optimizer;
+  optimizer.warmup_steps = optimizer.warmup_steps * steps / run.train.steps;
+  optimizer.decay_steps = optimizer.decay_steps * steps / run.train.steps;
+  run.train.steps = steps;
+  run.train.validation_interval = 0;
+  run.train.cuda_graphs = false;
+  const std::string load = run.checkpoint.load;
+  run.checkpoint = {};
+  run.checkpoint.load = load;
+  run.checkpoint.interval = run.checkpoint.model_interval = 0;
+  run.checkpoint.async = false;
+  run.eval = {};
+  run.faults = {};
+  if (run.moe.dispatch == "auto") run.moe.dispatch = "all_to_all";
+  if (run.moe.dispatch_chunks == 0) run.moe.dispatch_chunks = 1;
+  return run;
+}
+
+ShortRuns::ShortRuns(std::vector<RunConfig> configs, comm::World& world)
+    : configs_(std::move(configs)), world_(world), mesh_(Layout(configs_.front(), world.size()), world),
+      device_(at::kCPU) {
+  if (!mesh_.is_first()) log::speak_as_rank(world.rank(), world.host(), log::shown_rank(world.size()) == world.rank());
+  for (RunConfig& config : configs_) {
+    require_same_settings(config, world);
+    resolve_model_from(config);
+  }
+  settle_threads();
+  device_ = agree_on_devices(configs_.front(), world);
+  open_data();
+  settle_matmul_paths(team_of(mesh_));
+  for (const RunConfig& config : configs_) {
+    refuse_unbalanceable(config);
+    check_memory(config, world, Layout(config, world.size()), device_);
+  }
+}
+
+void ShortRuns::settle_threads() {
+  const ThreadShare threads = threads_of_rank(world_, configs_.front().train.num_threads);
+  at::set_num_threads(threads.threads);
+  thread_count("data.num_threads", configs_.front().data.num_threads);
+}
+
+// The data are the same for all: they differ in optimizers, rates and widths.
+void ShortRuns::open_data() {
+  RunConfig& first = configs_.front();
+  data_ = open_run_data(first, team_of(mesh_));
+  const std::string& type_of_first = first.train.dtype;
+  for (RunConfig& config : configs_) {
+    config.data.seq_len = first.data.seq_len;
+    config.train.dtype = !device_.is_cpu() && config.train.dtype_was_auto ? "bfloat16" : type_of_first;
+  }
+  data_.stages.front().stage = stage_of(first);
+  plan_supply(data_.stages, first, {}, 0).refuse_shortages();
+}
+
+ShortRun::ShortRun(const RunConfig& config, const ShortRuns& runs)
+    : mesh_(mesh_of(config, runs.world(), runs.device())),
+      state_(config, data_identity(runs.data().stages), mesh_, {.device = runs.device()}),
+      batches_(state_, mesh_, {{stage_of(config), runs.data().stages.front().train, {}}}) {
+  Beginning begin;
+  const LocalStart no_local{RankNodes(runs.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
+  fill_state(state_, begin, no_local);
+  refuse_zero_routers(config, state_.model.parameters);
+  batches_.enter();
+}
+
+double ShortRun::step() {
+  agree_on_reading(mesh_.group(GroupKind::kWorld), batches_.failure_of_next());
+  const Batch batch = batches_.take();
+  const StepReport report = train_step(state_, batch);
+  if (report.verdict != Verdict::kApply) return std::numeric_limits<double>::quiet_NaN();
+  return report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+}
+
+}  // namespace athanor

@@ -1,0 +1,92 @@
+#include "tuning/sweep.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/log.h"
+
+namespace athanor {
+namespace {
+
+constexpr int64_t kFewestSteps = 100, kMostSteps = 1000;
+constexpr size_t kMostFurther = 4;
+
+// The losses of the last tenth of the steps, or what is not finite.
+RateLosses run_at(const RunConfig& config, const ShortRuns& runs) {
+  ShortRun run(config, runs);
+  const int64_t steps = config.train.steps, kept = std::max<int64_t>(2, steps / 10);
+  RateLosses at{config.optimizer.lr, {}};
+  for (int64_t step = 0; step < steps; ++step) {
+    const double loss = run.step();
+    if (!std::isfinite(loss)) {
+      at.losses = {loss};
+      break;
+    }
+    if (step >= steps - kept) at.losses.push_back(loss);
+  }
+  log::info("hidden_size {}, rate {:.3g}: loss {:.4f}", config.model.hidden_size, at.lr, at.mean());
+  return at;
+}
+
+WidthGrid try_width(const RunConfig& config, const ShortRuns& runs, const std::vector<double>& rates) {
+  const auto at = [&](double lr) { return run_at(grid_config(config, config.train.steps, lr), runs); };
+  WidthGrid found{config.model.hidden_size, {}, {}};
+  for (const double lr : rates) found.grid.push_back(at(lr));
+  for (size_t further = 0; further < kMostFurther; ++further) {
+    found.best = best_rate(found.grid);
+    // With losses that are all infinite the first is the best: lower rates are tried.
+    if (found.best.edge == 0) break;
+    const auto& grid = found.grid;
+    if (found.best.edge < 0)
+      found.grid.insert(grid.begin(), at(grid[0].lr * (grid[0].lr / grid[1].lr)));
+    else
+      found.grid.push_back(at(grid.back().lr * (grid.back().lr / grid[grid.size() - 2].lr)));
+  }
+  found.best = best_rate(found.grid);
+  if (!std::isfinite(found.best.loss)) found.best = {};
+  return found;
+}
+
+}  // namespace
+
+int64_t usual_sweep_steps(const RunConfig& config) {
+  return std::clamp(config.train.steps / 10, kFewestSteps, kMostSteps);
+}
+
+RunConfig sweep_config(const RunConfig& config, int64_t steps) {
+  RunConfig sweep = short_run_config(config, steps);
+  sweep.optimizer.schedule = "constant";
+  sweep.optimizer.warmup_steps = 0;
+  return sweep;
+}
+
+RunConfig grid_config(const RunConfig& config, int64_t steps, double lr) {
+  RunConfig run = short_run_config(config, steps);
+  run.optimizer.min_lr *= lr / run.optimizer.lr;
+  run.optimizer.lr = lr;
+  return run;
+}
+
+std::vector<OptimizerSweep> sweep_rates(const ShortRuns& runs, const RateRange& range) {
+  std::vector<OptimizerSweep> sweeps;
+  for (const RunConfig& config : runs.configs()) {
+    RangeTest test(range);
+    ShortRun run(config, runs);
+    while (!test.is_over()) {
+      run.set_rate(test.next_rate());
+      test.add(run.step());
+    }
+    log::info("{}: {} steps, up to a rate of {:.3g}", config.optimizer.name, test.points().size(),
+              test.points().back().lr);
+    sweeps.push_back({config.optimizer.name, test.points(), test.result()});
+  }
+  return sweeps;
+}
+
+std::vector<WidthGrid> try_widths(const ShortRuns& runs, const std::vector<double>& rates) {
+  std::vector<WidthGrid> grids;
+  for (const RunConfig& config : runs.configs()) grids.push_back(try_width(config, runs, rates));
+  return grids;
+}
+
+}  // namespace athanor
