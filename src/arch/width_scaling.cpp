@@ -36,12 +36,14 @@ double initial_factor(WidthClass width, double ratio) {
   fail<Error>("bug: no such class of widths");
 }
 
-double rate_factor(const std::string& optimizer, WidthClass width, double ratio) {
+double rate_factor(const std::string& optimizer, const std::string& muon_scale, WidthClass width, double ratio) {
   const bool is_sgd = optimizer == "sgd", is_muon = optimizer == "muon";
   ATHANOR_ASSERT(is_sgd || is_muon || optimizer == "adamw");
   if (width == WidthClass::kOutput) return ratio;
   if (is_sgd) return width == WidthClass::kInput ? 1 / ratio : 1;
-  return width == WidthClass::kHidden && !is_muon ? ratio : 1;
+  if (width == WidthClass::kInput) return 1;
+  if (is_muon) return muon_scale == "moonshot" ? std::sqrt(ratio) : 1;
+  return ratio;
 }
 
 }  // namespace athanor

@@ -7,11 +7,13 @@
 //
 //   class    parameters                                 deviation   adamw   sgd   muon
 //   input    embedding, norms                           1           1       1/r   1
-//   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1
+//   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1 or sqrt(r)
 //   output   output layer, routers                      r           r       r     r
 //
-// Muon's own matrices are the hidden ones: with its update of norm sqrt(rows / columns) their rate is that of every
-// width. What Muon leaves to another optimizer has that optimizer's factors.
+// Muon's own matrices are the hidden ones. With muon_scale "keller_jordan" the norm of an update is sqrt(rows /
+// columns), and the rate that of every width; with "moonshot" the norm is 0.2 sqrt(max(rows, columns)), which grows as
+// the root of the width, and the rate falls as that. What Muon leaves to another optimizer has that optimizer's
+// factors.
 //
 // A tied output layer is the embedding, and of class input. What it reads, the final norm, is then of class output, and
 // begins with r instead of 1: the same logits as if the output were multiplied by r, with nothing but weights, which an
@@ -38,6 +40,7 @@ double initial_factor(WidthClass width, double ratio);
 
 /// Returns the factor of the learning rate.
 /// @param optimizer  the one that updates the parameter: adamw, sgd or muon (config/checks.h refuses mup with others).
-double rate_factor(const std::string& optimizer, WidthClass width, double ratio);
+/// @param muon_scale  as in the configuration.
+double rate_factor(const std::string& optimizer, const std::string& muon_scale, WidthClass width, double ratio);
 
 }  // namespace athanor

@@ -251,11 +251,14 @@ std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
   found.require(o.base_width > 0,
                 "optimizer.scaling \"mup\" needs optimizer.base_width: set it to the model.hidden_size for which "
                 "optimizer.lr and model.initializer_range hold");
-  const bool has_rule = o.name == "adamw" || o.name == "sgd" || o.name == "muon";  // arch/width_scaling.h
-  found.require(has_rule,
-                "optimizer.scaling \"mup\": how the rates of {} follow the width is not known; set it to \"none\", or "
-                "optimizer.name to adamw, sgd or muon",
-                o.name);
+  for (const std::string& name : named_optimizers(o)) {
+    const bool has_rule = name == "adamw" || name == "sgd" || name == "muon";  // arch/width_scaling.h
+    found.require(
+        has_rule,
+        "optimizer.scaling \"mup\": how the rates of {} follow the width is not known; set it to \"none\", or "
+        "the optimizer's name to adamw, sgd or muon",
+        name);
+  }
   const Family* family = find_family(config.model.family);
   found.require(!family || !config.model.tie_word_embeddings || family->norm == NormKind::kRms,
                 "optimizer.scaling \"mup\": with model.tie_word_embeddings the weights of the final norm follow the "

@@ -37,8 +37,13 @@ TEST(AttentionLogits, TheLargestIsThatOfTheLogitsThatAttentionUses) {
       const auto third = static_cast<int32_t>(tokens / 3), rest = static_cast<int32_t>(tokens) - third;
       for (const ops::DocumentLengths& documents :
            {ops::DocumentLengths{}, ops::DocumentLengths{{third, rest}, {rest, third}}}) {
-        const Tensor largest = ops::largest_attention_logits(q, k, documents);
+        const Tensor largest = ops::largest_attention_logits(q, k, documents), v = at::randn_like(k);
         EXPECT_EQ(largest.scalar_type(), at::kFloat);
+        Tensor of_attention;
+        const Tensor attended = ops::attention_with_logits(q, k, v, documents, of_attention);
+        EXPECT_TRUE(at::equal(attended, ops::attention(q, k, v, documents)));
+        EXPECT_TRUE(at::allclose(of_attention.to(at::kDouble), expected_of(q, k, documents), 0, 8 * 25 * 8 * 6e-8))
+            << tokens;
         // A logit is a sum of 8 products of numbers of size 5.
         EXPECT_TRUE(at::allclose(largest.to(at::kDouble), expected_of(q, k, documents), 0, 8 * 25 * 8 * 6e-8))
             << tokens;

@@ -301,7 +301,7 @@ void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, Upda
     const GradientNorms norms = norms_of(squares, s.model.plan);
     report.rank_norms = {norms.ranks, norms.experts};
   }
-  if (noise.defined()) report.noise = part_squares(noise, plan);
+  if (noise.defined()) report.noise = part_squares(noise, s.model.plan);
   if (observed.defined()) observer->take_numbers(observed);
   parts.on_device = Tensor();
 }
