@@ -38,8 +38,9 @@ std::string meaning(const WidthReport& report) {
         transfer.exponent, transfer.exponent_error, transfer.stays ? "stays" : "does not stay");
   return text + fmt::format("At hidden_size {}: {} ({}), {}.\n", report.config.model.hidden_size,
                             rate_text(transfer.lr), factor_text(transfer.log_error),
-                            is_scaled(report) || rates.size() == 1 ? "the mean of the widths"
-                                                                   : "extrapolated along the widths");
+                            rates.size() == 1   ? "that of the only width whose grid encloses one"
+                            : is_scaled(report) ? "the mean of the widths"
+                                                : "extrapolated along the widths");
 }
 
 }  // namespace
