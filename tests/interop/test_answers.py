@@ -211,7 +211,7 @@ def field_cases(athanor):
     """Yields (field, case, TOML value)."""
     fields = tomllib.loads(athanor.run("config", "--brief").stdout)
     lists = {"train.stages": "[[train.stages]]", "data.sources": "[[data.sources]]", "faults.plan": "[[faults.plan]]",
-             "train.batch_ramp": "[[train.batch_ramp]]"}
+             "train.batch_ramp": "[[train.batch_ramp]]", "optimizer.groups": "[[optimizer.groups]]"}
 
     def walk(table, prefix):
         for key, value in table.items():
@@ -239,7 +239,7 @@ def item_fields(athanor):
                 current[match.group(1)] = tomllib.loads(f"v = {match.group(2)}")["v"]
         elif not line.startswith("#"):
             current = None
-    assert set(found) == {"train.stages", "train.batch_ramp", "data.sources", "faults.plan"} and all(found.values()), found
+    assert set(found) == {"train.stages", "train.batch_ramp", "optimizer.groups", "data.sources", "faults.plan"} and all(found.values()), found
     return found
 
 
