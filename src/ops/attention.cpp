@@ -128,8 +128,10 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                              Tensor& largest) {
   if (device::takes(q) || !multiplies_on_tiles(q, ProductKind::kAttention) || q.numel() == 0) {
-    const at::NoGradGuard no_grad;
-    largest = largest_attention_logits(q, k, documents);
+    {
+      const at::NoGradGuard no_grad;
+      largest = largest_attention_logits(q, k, documents);
+    }
     return attention(q, k, v, documents);
   }
   const Tensor of_query = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));

@@ -52,6 +52,15 @@ TEST(AttentionLogits, TheLargestIsThatOfTheLogitsThatAttentionUses) {
   }
 }
 
+TEST(AttentionLogits, WithThemAttentionHasItsGradient) {
+  const auto leaf = [](int64_t heads) { return at::randn({1, 9, heads, 8}).requires_grad_(); };
+  const Tensor q = leaf(4), k = leaf(2), v = leaf(2);
+  Tensor largest;
+  const Tensor y = ops::attention_with_logits(q, k, v, {}, largest);
+  ASSERT_TRUE(y.requires_grad());
+  EXPECT_FALSE(largest.requires_grad());
+}
+
 TEST(AttentionLogits, TokensAfterAQueryAndOtherDocumentsDoNotCount) {
   const Tensor q = at::ones({1, 4, 1, 1}), k = at::tensor({1.0, 2.0, 5.0, 3.0}, at::kFloat).view({1, 4, 1, 1});
   EXPECT_EQ(ops::largest_attention_logits(q, k)[0][0].item<float>(), 5);

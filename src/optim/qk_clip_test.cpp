@@ -70,8 +70,9 @@ void check_rank(const RunConfig& config, comm::World& world) {
 }
 
 TEST(QkClip, ScalesTheHeadsAboveTheThresholdOnEveryLayout) {
-  const std::vector<Degrees> layouts = {{1, 1, 1, "none"},           {1, 2, 1, "optimizer"},    {2, 2, 1, "hierarchical"},
-                                        {1, 2, 1, "ep_aware", 2, 1}, {1, 1, 1, "none", 4, 1}, {1, 2, 1, "optimizer", 2, 3}};
+  const std::vector<Degrees> layouts = {{1, 1, 1, "none"},         {1, 2, 1, "optimizer"},
+                                        {2, 2, 1, "hierarchical"}, {1, 2, 1, "ep_aware", 2, 1},
+                                        {1, 1, 1, "none", 4, 1},   {1, 2, 1, "optimizer", 2, 3}};
   for (const Degrees& degrees : layouts) {
     for (const int64_t kv_heads : {4, 2}) {
       for (const char* dtype : {"float32", "bfloat16"}) {
