@@ -13,6 +13,7 @@ using kernels::Product;
 
 constexpr double kLeastNorm = 1e-7;                  // smaller matrices are not blown up
 constexpr int64_t kLeaf = 64;                        // triangles up to this size are computed as squares
+constexpr int64_t kLibraryLeaf = 512;                // the same for the library, whose calls must be large
 constexpr int64_t kMostElements = int64_t{1} << 25;  // elements of the matrices that are computed at once
 
 // The same for any number of threads: squares of blocks of fixed size are added in order.
@@ -34,19 +35,19 @@ struct Iteration {
 // Calls block(row, column, rows, columns) for rectangles that together have each element on or below the diagonal once,
 // and some above it: a square of half the size, between the triangles of the halves.
 template <class F>
-void for_each_block_below(int64_t begin, int64_t end, F block) {
+void for_each_block_below(int64_t begin, int64_t end, int64_t leaf, F block) {
   const int64_t size = end - begin;
-  if (size <= kLeaf) return block(begin, begin, size, size);
+  if (size <= leaf) return block(begin, begin, size, size);
   const int64_t middle = begin + (size / 2 + kLeaf - 1) / kLeaf * kLeaf;
   if (middle >= end) return block(begin, begin, size, size);
-  for_each_block_below(begin, middle, block);
-  for_each_block_below(middle, end, block);
+  for_each_block_below(begin, middle, leaf, block);
+  for_each_block_below(middle, end, leaf, block);
   block(middle, begin, end - middle, middle - begin);
 }
 
 template <class T>
-void add_gram(const Iteration<T>& it, std::vector<Product<T>>& products) {
-  for_each_block_below(0, it.m, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
+void add_gram(const Iteration<T>& it, int64_t leaf, std::vector<Product<T>>& products) {
+  for_each_block_below(0, it.m, leaf, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
     Product<T> product;
     product.m = rows, product.n = columns, product.k = it.n;
     product.first = {{it.x + row * it.n, it.n, false}, {it.x + column * it.n, it.n, true}};
@@ -58,8 +59,8 @@ void add_gram(const Iteration<T>& it, std::vector<Product<T>>& products) {
 
 // A² = A Aᵀ, in fp32, added to zeros.
 template <class T>
-void add_square(const Iteration<T>& it, std::vector<Product<T>>& products) {
-  for_each_block_below(0, it.m, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
+void add_square(const Iteration<T>& it, int64_t leaf, std::vector<Product<T>>& products) {
+  for_each_block_below(0, it.m, leaf, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
     Product<T> product;
     product.m = rows, product.n = columns, product.k = it.m;
     product.first = {{it.gram + row * it.m, it.m, false}, {it.gram + column * it.m, it.m, true}};
@@ -114,8 +115,9 @@ template <class T>
 void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPath path) {
   const auto [a, b, c] = how.coefficients;
   const auto fa = static_cast<float>(a), fb = static_cast<float>(b), fc = static_cast<float>(c);
+  const int64_t leaf = path == MatmulPath::kLibrary ? kLibraryLeaf : kLeaf;
   std::vector<Product<T>> gram, square, step;
-  for (const auto& it : batch) add_gram(it, gram), add_square(it, square), add_step(it, step);
+  for (const auto& it : batch) add_gram(it, leaf, gram), add_square(it, leaf, square), add_step(it, step);
   multiply(path, gram);
   for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
     fill_symmetric(it.gram, it.m, begin, end,
