@@ -9,6 +9,7 @@
 #include "cli/device_option.h"
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
+#include "config/optimizer_config.h"
 
 namespace athanor {
 
@@ -20,7 +21,7 @@ void add_bench_optimizer_command(CLI::App& bench) {
   command
       ->add_option("--name", arguments->name,
                    "Which optimizer; those other than adamw are timed in turns with it, on the host")
-      ->check(CLI::IsMember({"adamw", "sgd", "lamb", "sophiag", "muon"}))
+      ->check(CLI::IsMember(kOptimizerNames))
       ->capture_default_str();
   command->add_option("--parameters", arguments->parameters, "Number of parameters; more than fit into the caches")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))

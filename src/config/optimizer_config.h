@@ -75,7 +75,7 @@ struct OptimizerConfig {
     f.field("name", name,
             "which optimizer; muon updates the matrices of the layers, and adamw then the rest (embedding, output, "
             "norms, router)",
-            one_of({"adamw", "sgd", "lamb", "sophiag", "muon"}));
+            one_of(kOptimizerNames));
     f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
             zero_or_fp32_up_to(kMaxFp32));

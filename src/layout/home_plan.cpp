@@ -11,8 +11,6 @@
 namespace athanor {
 namespace {
 
-size_t first_matrix_dim(const BucketEntry& entry) { return count_matrices(entry.global_shape) > 1 ? 1 : 0; }
-
 // The data ranks of a stage, and which of them own each shard of a replication kind.
 class DataRanks {
  public:
@@ -189,6 +187,8 @@ std::vector<int> assign_homes(const std::vector<HomeJob>& jobs, const std::vecto
   }
   return homes;
 }
+
+size_t first_matrix_dim(const BucketEntry& entry) { return count_matrices(entry.global_shape) > 1 ? 1 : 0; }
 
 int cut_dim_of_matrix(const BucketEntry& entry) {
   const size_t first = first_matrix_dim(entry);

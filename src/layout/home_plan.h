@@ -36,6 +36,8 @@ struct TensorPart {
   int64_t begin = 0, size = 0;
   bool operator==(const TensorPart&) const = default;
 };
+/// Returns the first dim of a parameter that is one of its matrices' own: 1 for stacked experts, else 0.
+size_t first_matrix_dim(const BucketEntry& entry);
 /// Which dim of the matrices of a parameter tensor ranks cut: 0 (rows) or 1 (columns); −1: each holds them whole.
 int cut_dim_of_matrix(const BucketEntry& entry);
 

@@ -45,27 +45,17 @@ void for_each_block_below(int64_t begin, int64_t end, int64_t leaf, F block) {
   block(middle, begin, end - middle, middle - begin);
 }
 
+// The lower triangle of F Fᵀ for F [m, k]: rounded into `out`, or added to `sum`, of which the other is null.
 template <class T>
-void add_gram(const Iteration<T>& it, int64_t leaf, std::vector<Product<T>>& products) {
-  for_each_block_below(0, it.m, leaf, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
+void add_triangle(const T* factor, int64_t m, int64_t k, T* out, float* sum, int64_t leaf,
+                  std::vector<Product<T>>& products) {
+  for_each_block_below(0, m, leaf, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
     Product<T> product;
-    product.m = rows, product.n = columns, product.k = it.n;
-    product.first = {{it.x + row * it.n, it.n, false}, {it.x + column * it.n, it.n, true}};
-    product.out = it.gram + row * it.m + column;
-    product.ld = it.m;
-    products.push_back(product);
-  });
-}
-
-// A² = A Aᵀ, in fp32, added to zeros.
-template <class T>
-void add_square(const Iteration<T>& it, int64_t leaf, std::vector<Product<T>>& products) {
-  for_each_block_below(0, it.m, leaf, [&](int64_t row, int64_t column, int64_t rows, int64_t columns) {
-    Product<T> product;
-    product.m = rows, product.n = columns, product.k = it.m;
-    product.first = {{it.gram + row * it.m, it.m, false}, {it.gram + column * it.m, it.m, true}};
-    product.sum = it.square + row * it.m + column;
-    product.ld = it.m;
+    product.m = rows, product.n = columns, product.k = k;
+    product.first = {{factor + row * k, k, false}, {factor + column * k, k, true}};
+    product.out = out ? out + row * m + column : nullptr;
+    product.sum = sum ? sum + row * m + column : nullptr;
+    product.ld = m;
     products.push_back(product);
   });
 }
@@ -117,7 +107,11 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
   const auto fa = static_cast<float>(a), fb = static_cast<float>(b), fc = static_cast<float>(c);
   const int64_t leaf = path == MatmulPath::kLibrary ? kLibraryLeaf : kLeaf;
   std::vector<Product<T>> gram, square, step;
-  for (const auto& it : batch) add_gram(it, leaf, gram), add_square(it, leaf, square), add_step(it, step);
+  for (const auto& it : batch) {
+    add_triangle<T>(it.x, it.m, it.n, it.gram, nullptr, leaf, gram);
+    add_triangle<T>(it.gram, it.m, it.m, nullptr, it.square, leaf, square);  // A² = A Aᵀ
+    add_step(it, step);
+  }
   multiply(path, gram);
   for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
     fill_symmetric(it.gram, it.m, begin, end,

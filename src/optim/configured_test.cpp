@@ -6,7 +6,6 @@
 #include "optim/lamb.h"
 #include "optim/muon.h"
 #include "optim/testing/optimized_ranks.h"
-#include "optim/whole_matrices.h"
 
 namespace athanor::configured_test {
 namespace {

@@ -1,6 +1,7 @@
 #include "optim/home_matrices.h"
 
 #include <algorithm>
+#include <map>
 
 namespace athanor {
 namespace {
@@ -134,28 +135,8 @@ void copy_part_of_home(const HomePlan& plan, const Values& values, bool to_whole
 
 }  // namespace
 
-HomeMatrices::HomeMatrices(const ParameterStore& store, const ShardPlan& shards) : store_(store), shards_(shards) {
-  comm::Communicator& ranks = shards.mesh().host_group(GroupKind::kTensor);
-  if (ranks.size() == 1) return;
-  const auto& table = store.table();
-  const auto entries = static_cast<int64_t>(table.size());
-  const Tensor own = at::zeros({entries, 2}, at::kLong), all = at::empty({ranks.size(), entries, 2}, at::kLong);
-  const auto size_and_begin = [](const BucketEntry& entry) {
-    const int cut = cut_dim_of_matrix(entry);
-    const size_t dim = entry.extent.size() - 2 + static_cast<size_t>(std::max(cut, 0));
-    return cut < 0 || entry.extent.size() < 2 ? TensorPart{} : TensorPart{entry.offset[dim], entry.extent[dim]};
-  };
-  for (int64_t e = 0; e < entries; ++e) {
-    const TensorPart part = size_and_begin(table[static_cast<size_t>(e)]);
-    own[e][0] = part.begin, own[e][1] = part.size;
-  }
-  ranks.all_gather(all, own).wait();
-  const auto numbers = all.accessor<int64_t, 3>();
-  for (int64_t e = 0; e < entries; ++e) {
-    auto& parts = parts_[&table[static_cast<size_t>(e)]];
-    for (int r = 0; r < ranks.size(); ++r) parts.push_back({numbers[r][e][0], numbers[r][e][1]});
-  }
-}
+HomeMatrices::HomeMatrices(const ParameterStore& store, const ShardPlan& shards)
+    : store_(store), shards_(shards), parts_(share_tensor_parts(store, shards)) {}
 
 HomePlan HomeMatrices::plan(const std::vector<const BucketEntry*>& entries) const {
   const auto selects = [&](const BucketEntry& entry) { return std::ranges::find(entries, &entry) != entries.end(); };

@@ -3,11 +3,11 @@
 // result back to every rank that owns a piece.
 
 #include <functional>
-#include <map>
 #include <span>
 #include <vector>
 
 #include "layout/home_plan.h"
+#include "optim/tensor_parts.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
@@ -40,7 +40,7 @@ class HomeMatrices {
  private:
   const ParameterStore& store_;
   const ShardPlan& shards_;
-  std::map<const BucketEntry*, std::vector<TensorPart>> parts_;  // by tensor rank, of the parameters that they cut
+  TensorParts parts_;
 };
 
 }  // namespace athanor

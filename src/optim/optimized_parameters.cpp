@@ -17,6 +17,13 @@ void append(std::vector<OptimizedParameters::Segment>& segments, const Optimized
 
 }  // namespace
 
+ops::UpdateMemory update_memory(const ParameterStore& store, FlatRange range) {
+  const Tensor& low = store.master_low();
+  return {store.compute().narrow(0, range.begin, range.size()),
+          low.defined() ? low.narrow(0, store.state_begin(range), range.size()) : Tensor(),
+          store.grad().narrow(0, range.begin, range.size())};
+}
+
 OptimizedParameters::OptimizedParameters(ParameterStore& store, const OptimizerPlan& plan, const std::string& optimizer)
     : store_(&store) {
   const auto ranges = find_group_ranges(store.table(), store.flat_size(), plan);
@@ -43,13 +50,6 @@ std::optional<int64_t> OptimizedParameters::state_begin(FlatRange range) const {
     if (intersect(range, owned.flat) == range) return owned.state_begin + range.begin - owned.flat.begin;
   }
   return std::nullopt;
-}
-
-ops::UpdateMemory OptimizedParameters::memory(FlatRange range) const {
-  const Tensor& low = store_->master_low();
-  return {store_->compute().narrow(0, range.begin, range.size()),
-          low.defined() ? low.narrow(0, store_->state_begin(range), range.size()) : Tensor(),
-          store_->grad().narrow(0, range.begin, range.size())};
 }
 
 void OptimizedParameters::set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter) {

@@ -13,6 +13,9 @@
 
 namespace athanor {
 
+/// Returns weights, lower bits of the master and gradient of `range` of flat memory, which this rank owns.
+ops::UpdateMemory update_memory(const ParameterStore& store, FlatRange range);
+
 class OptimizedParameters {
  public:
   /// Takes the parameters whose group in `plan` names this optimizer. `store` must outlive this.
@@ -33,8 +36,7 @@ class OptimizedParameters {
   int64_t num_matrices() const { return num_matrices_; }
   int64_t first_matrix(const BucketEntry& entry) const { return first_matrix_.at(&entry); }
 
-  /// Returns weights, lower bits of the master and gradient of `range`, which this rank owns.
-  ops::UpdateMemory memory(FlatRange range) const;
+  ops::UpdateMemory memory(FlatRange range) const { return update_memory(*store_, range); }
 
   /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which its
   /// state was zero: its updates are counted from there. A parameter that is not named has had all updates of the run.

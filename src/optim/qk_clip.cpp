@@ -3,6 +3,8 @@
 #include <charconv>
 #include <limits>
 
+#include "optim/optimized_parameters.h"
+
 namespace athanor {
 namespace {
 
@@ -47,9 +49,11 @@ void QkClip::apply(FlatRange range, const ops::OnDevice& there) {
   for (const BucketEntry& entry : store_.table()) {
     const bool is_query = entry.role == Role::kQuery;
     if (!is_query && (entry.role != Role::kKey || shares_keys_)) continue;
+    const FlatRange here = intersect(range, entry.range());
+    if (here.size() <= 0) continue;
     const Tensor factors = (is_query ? query_factors_ : key_factors_)[entry.layer];
     for (const OwnedRange& owned : store_.owned()) {
-      const FlatRange piece = intersect(intersect(range, owned.flat), entry.range());
+      const FlatRange piece = intersect(here, owned.flat);
       if (piece.size() > 0) scale(entry, piece, factors, there);
     }
   }
@@ -57,21 +61,16 @@ void QkClip::apply(FlatRange range, const ops::OnDevice& there) {
 
 void QkClip::scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there) {
   const int64_t of_head = head_dim_ * entry.extent[1], first = piece.begin - entry.flat_begin;
-  const auto memory = [&](FlatRange part) -> ops::UpdateMemory {
-    const Tensor& low = store_.master_low();
-    return {store_.compute().narrow(0, part.begin, part.size()),
-            low.defined() ? low.narrow(0, store_.state_begin(part), part.size()) : Tensor(),
-            store_.grad().narrow(0, part.begin, part.size())};
-  };
   if (!factors.is_cpu()) {
     const Tensor element = at::arange(first, first + piece.size(), factors.options().dtype(at::kLong));
-    ops::scale(factors.index_select(0, element.div(of_head, "floor")), memory(piece), there);
+    ops::scale(factors.index_select(0, element.div(of_head, "floor")), update_memory(store_, piece), there);
     return;
   }
   for (int64_t head = first / of_head; head * of_head < first + piece.size(); ++head) {
     const float factor = factors[head].item<float>();
     const int64_t begin = entry.flat_begin + head * of_head;
-    if (factor != 1) ops::scale(factors.narrow(0, head, 1), memory(intersect(piece, {begin, begin + of_head})), there);
+    if (factor != 1)
+      ops::scale(factors.narrow(0, head, 1), update_memory(store_, intersect(piece, {begin, begin + of_head})), there);
   }
 }
 

@@ -33,7 +33,8 @@ int64_t SophiaG::apply(const Update& given, FlatRange range) {
                            state("hessian").narrow(0, begin, piece.size()), counts, given.on_device);
   };
   for (const Bucket& bucket : parameters().store().buckets()) {
-    const FlatRange counted = plan_.canonical(bucket);
+    const FlatRange here = intersect(range, bucket.range), counted = plan_.canonical(bucket);
+    if (here.size() <= 0) continue;
     parameters().for_each_owned(intersect(range, bucket.range),
                                 [&](const auto& segment, FlatRange owned, int64_t begin) {
                                   rule.lr = static_cast<float>(given.lr * segment.lr_scale);

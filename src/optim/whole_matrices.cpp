@@ -2,43 +2,19 @@
 
 #include <algorithm>
 
-#include "layout/optimizer_state.h"
-
 namespace athanor {
 namespace {
 
-int64_t first_matrix_dim(const BucketEntry& entry) { return count_matrices(entry.global_shape) > 1 ? 1 : 0; }
-
-// The dim that tensor ranks cut; -1 if they hold the parameter whole.
+// The dim of the whole parameter that tensor ranks cut; −1 if they hold it whole.
 int64_t cut_dim(const BucketEntry& entry) {
-  for (auto d = static_cast<size_t>(first_matrix_dim(entry)); d < entry.extent.size(); ++d) {
-    if (entry.extent[d] != entry.global_shape[d]) return static_cast<int64_t>(d);
-  }
-  return -1;
+  const int cut = cut_dim_of_matrix(entry);
+  return cut < 0 ? -1 : static_cast<int64_t>(first_matrix_dim(entry)) + cut;
 }
 
 }  // namespace
 
-WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan) : store_(store), plan_(plan) {
-  comm::Communicator& ranks = plan.mesh().group(GroupKind::kTensor);
-  if (ranks.size() == 1) return;
-  const auto& table = store.table();
-  const auto entries = static_cast<int64_t>(table.size());
-  const Tensor own = at::zeros({entries, 2}, at::kLong), all = at::empty({ranks.size(), entries, 2}, at::kLong);
-  auto* number = own.data_ptr<int64_t>();
-  for (const BucketEntry& entry : table) {
-    const int64_t dim = cut_dim(entry);
-    *number++ = dim < 0 ? 0 : entry.offset[static_cast<size_t>(dim)];
-    *number++ = dim < 0 ? 0 : entry.extent[static_cast<size_t>(dim)];
-  }
-  ranks.all_gather(all, own).wait();
-  const auto numbers = all.accessor<int64_t, 3>();
-  for (int64_t e = 0; e < entries; ++e) {
-    if (cut_dim(table[static_cast<size_t>(e)]) < 0) continue;
-    auto& parts = parts_[&table[static_cast<size_t>(e)]];
-    for (int r = 0; r < ranks.size(); ++r) parts.push_back({numbers[r][e][0], numbers[r][e][1]});
-  }
-}
+WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan)
+    : store_(store), plan_(plan), parts_(share_tensor_parts(store, plan)) {}
 
 void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects,
                            const Read& read, const Visit& visit) const {
@@ -67,7 +43,7 @@ void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const 
 Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const {
   comm::Communicator& ranks = plan_.mesh().group(GroupKind::kTensor);
   const auto& parts = parts_.at(&entry);
-  const int64_t dim = cut_dim(entry), largest = std::ranges::max(parts, {}, &Part::size).size;
+  const int64_t dim = cut_dim(entry), largest = std::ranges::max(parts, {}, &TensorPart::size).size;
   // Parts may differ in size, and an all-gather takes equal ones.
   std::vector<int64_t> shape = entry.extent;
   shape[static_cast<size_t>(dim)] = largest;
@@ -80,7 +56,7 @@ Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const
   shape[static_cast<size_t>(dim)] = entry.global_shape[static_cast<size_t>(dim)];
   const Tensor whole = at::empty(shape, at::kFloat);
   for (int r = 0; r < ranks.size(); ++r) {
-    const Part& part = parts[static_cast<size_t>(r)];
+    const TensorPart& part = parts[static_cast<size_t>(r)];
     whole.narrow(dim, part.begin, part.size).copy_(all[r].narrow(dim, 0, part.size));
   }
   return whole;

@@ -3,10 +3,10 @@
 // owns, although shards cut matrices anywhere and tensor ranks hold parts of them.
 
 #include <functional>
-#include <map>
 #include <span>
 #include <vector>
 
+#include "optim/tensor_parts.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
@@ -36,15 +36,11 @@ class WholeMatrices {
   static void take(const BucketEntry& entry, const Tensor& whole, FlatRange owned, std::span<float> out);
 
  private:
-  // The part of a parameter that one tensor rank holds: along the dim that tensor ranks cut.
-  struct Part {
-    int64_t begin, size;
-  };
   Tensor joined(const BucketEntry& entry, const Tensor& held) const;
 
   const ParameterStore& store_;
   const ShardPlan& plan_;
-  std::map<const BucketEntry*, std::vector<Part>> parts_;  // by tensor rank, of the parameters that they cut
+  TensorParts parts_;
 };
 
 }  // namespace athanor

@@ -219,5 +219,25 @@ TEST_F(OptimizersOfARun, StateThatACheckpointLacksIsNamedAndMayBeginAtZero) {
   }
 }
 
+// The rate of a group is a share of optimizer.lr, also if the run begins with a part whose rate is another: the first
+// size of a batch ramp, or a training phase.
+TEST_F(OptimizersOfARun, TheRateOfAGroupIsAShareOfTheRunsRateWhateverTheFirstPartHas) {
+  RunConfig c = config(kOne, "groups");
+  c.optimizer.lr = 0.01;
+  c.optimizer.groups = {{.match = {"norm"}, .name = "", .lr = 0.001, .weight_decay = -1}};
+  RunConfig ramp = c, phases = c;
+  ramp.train.batch_ramp = {{.sequences = 6, .until_tokens = 200}};
+  ramp.train.batch_ramp_lr = "linear";
+  phases.train.stages.resize(2);
+  phases.train.stages[0].steps = phases.train.stages[1].steps = 2;
+  phases.train.stages[0].lr = 0.005;
+  for (const RunConfig& run : {c, ramp, phases}) {
+    on_ranks(run, [](TrainState& state) {
+      const double scale = group_of(state.optimizer.set.plan().groups, "model.norm.weight", Role::kNorm).lr_scale;
+      if (std::abs(scale - 0.1) > 1e-15) throw std::runtime_error(fmt::format("the group has {} of the rate", scale));
+    });
+  }
+}
+
 }  // namespace
 }  // namespace athanor::optimizers_test

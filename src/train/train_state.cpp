@@ -27,7 +27,7 @@ TrainState::TrainState(const RunConfig& run, DataIdentity data_identity, std::un
     : run_config(run), config(training_stages(run).front().config), data(std::move(data_identity)),
       alone_(std::move(alone)), observers(std::move(options.observers)),
       model(config, shared ? *shared : alone_->mesh, model_options(options)),
-      optimizer(config, model, options.optimizers ? std::move(*options.optimizers) : configured_optimizers(config),
+      optimizer(config, model, options.optimizers ? std::move(*options.optimizers) : configured_optimizers(run),
                 &observers) {
   if (optimizer.set.qk_clip()) observers.add(optimizer.set.qk_clip());
   enter(training_stages(run).front());
