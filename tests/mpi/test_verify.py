@@ -123,6 +123,16 @@ PLANTED = {
     "grad.crossed_buckets": r"gradients, step 1: (model\.|lm_head)",
 }
 
+# Faults of optimizers, in the layout of four data ranks with that optimizer: every update follows from the run's own gradients,
+# so a wrong one is named in both types by the parameter, or the expert, that it is an update of.
+LAMB, MUON = {"optimizer.name": "lamb"}, {"optimizer.name": "muon"}
+PLANTED_IN_OPTIMIZERS = {
+    "lamb.own_part_of_norm": (LAMB, r"step 1: parameters: (model\.|lm_head)"),
+    "lamb.ratio_of_all_experts": (LAMB, r"step 1: parameters: model\.layers\.\d\.mlp\.experts\.\w+_proj\.weight\[\d\]"),
+    "muon.crossed_parts": (MUON, r"step 1: parameters: model\.layers\.\d\.\S+_proj\.weight"),
+    "muon.stale_home": (MUON, r"step 2: parameters: model\.layers\.\d\.\S+_proj\.weight"),
+}
+
 # Two tensor ranks in each of two stages, and other ways to share the model.
 SHARED = {
     **MOE,
@@ -199,9 +209,27 @@ def test_a_planted_fault_is_named(verify, fault, dtype):
     assert f"planted on purpose: {fault}: " in done.err
 
 
+@pytest.mark.parametrize("fault,dtype", in_both_types(PLANTED_IN_OPTIMIZERS, ["lamb.ratio_of_all_experts", "muon.stale_home"]))
+def test_a_fault_planted_in_an_optimizer_is_named_as_the_update_of_a_parameter(verify, fault, dtype):
+    fields, named = PLANTED_IN_OPTIMIZERS[fault]
+    done = verify({**MOE, **fields}, 4, "--steps", 2, "--dtype", dtype, plant=fault)
+    assert done.code == 1, done
+    assert done.failures() and all("parameters" in line for line in done.failures() if line.startswith("FAIL step")), done
+    assert any(re.search(named, line) for line in done.failures()), done
+
+
+@pytest.mark.parametrize("name,dtype", in_both_types(["sgd", "lamb", "sophiag", "muon"], []))
+def test_an_optimizer_s_updates_are_those_of_its_replay_in_both_ways_to_share_a_model(verify, name, dtype):
+    """The reference takes no update of the layout: only the replay compares them."""
+    for fields in (MOE, {**SHARED, **SEQUENCE}):
+        done = verify({**fields, "optimizer.name": name}, 4, "--steps", 3, "--dtype", dtype)
+        assert done.code == 0, done
+
+
 def test_every_plant_is_listed_and_has_a_test(program):
     listed = subprocess.run([program("athanor"), "verify", "--plant", "list"], capture_output=True, text=True, check=True)
-    assert [line.split(":")[0] for line in listed.stdout.splitlines()] == sorted({**PLANTED, **PLANTED_IN_SHARED})
+    tested = {**PLANTED, **PLANTED_IN_OPTIMIZERS, **PLANTED_IN_SHARED}
+    assert [line.split(":")[0] for line in listed.stdout.splitlines()] == sorted(tested)
 
 
 def test_an_unknown_plant_is_refused_with_the_nearest(verify):

@@ -122,6 +122,15 @@ TEST_F(VerifyOnDevices, TwoRunsHaveTheSameBitsAndResumingIsVerifiedInDrawnOrders
   });
 }
 
+TEST_F(VerifyOnDevices, EachOptimizerSUpdatesAreThoseOfItsReplay) {
+  const Degrees d{.data = 2, .expert = 2};
+  for (const char* name : {"sgd", "lamb", "sophiag", "muon"}) {
+    RunConfig config = config_of(d);
+    config.optimizer.name = name;
+    EXPECT_EQ(verify(config, d, {"float32"}), 0) << name;
+  }
+}
+
 // Portable forms in fp64 share no code with the run.
 TEST_F(VerifyOnDevices, OneRankAgreesWithPortableForms) {
   EXPECT_EQ(verify({}, {"float32"}, {.reference = Reference::kPortable}), 0);
@@ -140,9 +149,11 @@ TEST_F(VerifyOnDevices, EachPlantedFaultIsFound) {
                        : name.starts_with("pipeline")                               ? stages
                        : name.starts_with("sequence")                               ? sequence
                                                                                     : data;
-    EXPECT_EQ(verify(d, {"float32"}, {.plant = name}), 1) << name;
+    RunConfig config = config_of(d);
+    if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
+    EXPECT_EQ(verify(config, d, {"float32"}, {.plant = name}), 1) << name;
     if (kInBf16.contains(name)) {
-      EXPECT_EQ(verify(d, {"bfloat16"}, {.plant = name}), 1) << name << " in bfloat16";
+      EXPECT_EQ(verify(config, d, {"bfloat16"}, {.plant = name}), 1) << name << " in bfloat16";
     }
   }
   EXPECT_EQ(verify({}, {"bfloat16"}, {.plant = "router.count_twice"}), 1) << "one rank";

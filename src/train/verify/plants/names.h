@@ -9,7 +9,8 @@ namespace athanor::plants {
 struct PlantName {
   std::string_view name;
   std::string_view does;
-  std::string_view needs;  ///< what a layout must have so that the fault changes a number
+  std::string_view needs;           ///< what a layout must have so that the fault changes a number
+  std::string_view optimizer = "";  ///< the optimizer.name that a run must have; "": any
 };
 
 inline constexpr PlantName kPlantNames[] = {
@@ -19,7 +20,15 @@ inline constexpr PlantName kPlantNames[] = {
     {"grad.router_unsynchronised", "the routers' gradients of other ranks are lost", "experts, two data ranks"},
     {"grad.wrong_group", "experts are summed over ranks that hold others", "two expert ranks"},
     {"grad.wrong_scale", "the last bucket is averaged", "two data ranks"},
+    {"lamb.own_part_of_norm", "norms for LAMB's ratios are those of a rank's own part", "optimizer lamb, two ranks",
+     "lamb"},
+    {"lamb.ratio_of_all_experts", "an expert has the ratio of all experts of its tensor",
+     "optimizer lamb, experts, two ranks", "lamb"},
     {"loss.divided_twice", "the loss is divided by the data ranks", "two data ranks"},
+    {"muon.crossed_parts", "a home takes the parts of momentum of its ranks for those of others",
+     "optimizer muon, three data ranks or three tensor ranks", "muon"},
+    {"muon.stale_home", "the first home returns to the others the results of the step before",
+     "optimizer muon, two data ranks or two tensor ranks, two steps", "muon"},
     {"norm.one_shard", "the gradient norm is that of the first data rank's part", "two data ranks"},
     {"pipeline.aux_lost", "balancing losses of all stages but the last are counted and not learned from",
      "experts, two stages"},

@@ -44,11 +44,16 @@ class PlantedWorld : public comm::World {
 
 }  // namespace
 
+std::vector<Row> all_plants() {
+  std::vector<Row> all;
+  for (auto& rows : {gradient_plants(), stage_plants(), group_plants(), pipeline_plants(), optimizer_plants()})
+    all.insert(all.end(), rows.begin(), rows.end());
+  return all;
+}
+
 std::unique_ptr<Plant> make_plant(const std::string& name) {
-  for (const auto& rows : {gradient_plants(), stage_plants(), group_plants(), pipeline_plants()}) {
-    for (const Row& row : rows) {
-      if (row.name == name) return row.make();
-    }
+  for (const Row& row : all_plants()) {
+    if (row.name == name) return row.make();
   }
   fail<ConfigError>("--plant {}: there is no such fault; see --plant list", name);
 }

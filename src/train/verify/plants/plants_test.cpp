@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <map>
 #include <set>
 #include <sstream>
+#include <tuple>
 
 #include "base/error.h"
 #include "comm/backend_decorator.h"
@@ -66,8 +66,8 @@ struct Result {
 
 using MakePlant = std::function<std::unique_ptr<Plant>()>;
 
-// Returns one step's gradients over the ranks, with the plant that `make` returns.
-Result run(const RunConfig& config, const Degrees& d, const MakePlant& make) {
+// Returns one step's gradients over the ranks, after `updates` steps, with the plant that `make` returns.
+Result run(const RunConfig& config, const Degrees& d, const MakePlant& make, int64_t updates = 0) {
   Result result;
   result.grads.resize(static_cast<size_t>(d.ranks()));
   result.times.resize(static_cast<size_t>(d.ranks()));
@@ -79,7 +79,8 @@ Result run(const RunConfig& config, const Degrees& d, const MakePlant& make) {
     TrainState state(config, {}, mesh, plant ? planted_options(*plant) : TrainStateOptions{});
     if (plant) plant->watch(state);
     initialize_parameters(config.model, 1, state.model.parameters);
-    const StepReport report = compute_gradients(state, make_verify_batch(config, 1, 1));
+    for (int64_t step = 1; step <= updates; ++step) train_step(state, make_verify_batch(config, step, 1));
+    const StepReport report = compute_gradients(state, make_verify_batch(config, updates + 1, 1));
     result.grads[rank] = state.model.parameters.grad().clone();
     result.times[rank] = plant ? plant->times() : 0;
     if (rank == 0) result.report = report;
@@ -88,6 +89,14 @@ Result run(const RunConfig& config, const Degrees& d, const MakePlant& make) {
 }
 Result run(const Degrees& d, const std::string& name) {
   return run(config_of(d), d, [&] { return name.empty() ? nullptr : make_plant(name); });
+}
+// With the optimizer that a plant needs, and after updates that a wrong one shows in, if it needs one.
+Result run_for(const PlantName& plant, const Degrees& d, bool planted) {
+  RunConfig config = config_of(d);
+  if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
+  return run(
+      config, d, [&] { return planted ? make_plant(std::string(plant.name)) : nullptr; },
+      plant.optimizer.empty() ? 0 : 2);
 }
 
 bool same_gradients(const Result& a, const Result& b) {
@@ -113,9 +122,7 @@ TEST(Plants, EachNameMakesAPlantAndSaysWhatItDoesAndNeeds) {
     EXPECT_NE(make_plant(std::string(plant.name)), nullptr);
     named.insert(plant.name);
   }
-  for (const auto& rows : {gradient_plants(), stage_plants(), group_plants(), pipeline_plants()}) {
-    for (const Row& row : rows) made.insert(row.name);
-  }
+  for (const Row& row : all_plants()) made.insert(row.name);
   EXPECT_EQ(named, made);
   EXPECT_THROW(make_plant("grad.wrong"), ConfigError);
 }
@@ -146,15 +153,13 @@ TEST(Plants, DecoratorsAloneChangeNoBits) {
 TEST(Plants, EachActsInALayoutThatHasWhatItNeedsAndChangesWhatItSays) {
   const Degrees data{.data = 4, .expert = 2}, tensor{.tensor = 2}, stages{.pipeline = 2},
       sequence{.tensor = 2, .sequence = true};
-  std::map<std::string_view, Degrees> layouts;
   for (const PlantName& plant : kPlantNames) {
-    layouts[plant.name] = plant.name.starts_with("tensor") || plant.name.ends_with("tensor_ranks") ? tensor
-                          : plant.name.starts_with("pipeline")                                     ? stages
-                          : plant.name.starts_with("sequence")                                     ? sequence
-                                                                                                   : data;
-  }
-  for (const auto& [name, degrees] : layouts) {
-    const Result plain = run(degrees, ""), planted = run(degrees, std::string(name));
+    const std::string_view name = plant.name;
+    const Degrees& degrees = name.starts_with("tensor") || name.ends_with("tensor_ranks") ? tensor
+                             : name.starts_with("pipeline")                               ? stages
+                             : name.starts_with("sequence")                               ? sequence
+                                                                                          : data;
+    const Result plain = run_for(plant, degrees, false), planted = run_for(plant, degrees, true);
     EXPECT_GT(total(planted), 0) << name;
     const bool counts_alone = name == "router.count_twice" || name == "loss.divided_twice" || name == "norm.one_shard";
     EXPECT_EQ(same_gradients(plain, planted), counts_alone) << name;
@@ -181,12 +186,39 @@ TEST(Plants, AttentionsSumsAreFoundAmongAllOfATensorGroup) {
 
 TEST(Plants, ALayoutThatHasNothingForAPlantIsLeftAlone) {
   const Degrees one;
-  const Result plain = run(one, "");
+  const Result without_updates = run(one, "");
   for (const PlantName& plant : kPlantNames) {
     if (plant.name == "router.count_twice") continue;
-    const Result planted = run(one, std::string(plant.name));
+    const Result plain = plant.optimizer.empty() ? without_updates : run_for(plant, one, false),
+                 planted = run_for(plant, one, true);
     EXPECT_EQ(total(planted), 0) << plant.name;
     EXPECT_TRUE(same_gradients(plain, planted)) << plant.name;
+  }
+}
+
+TEST(Plants, AFaultOfAnOptimizerIsNotInARunOfAnother) {
+  const Degrees data{.data = 4, .expert = 2};
+  for (const PlantName& plant : kPlantNames) {
+    if (plant.optimizer.empty()) continue;
+    const Result planted = run(
+        config_of(data), data, [&] { return make_plant(std::string(plant.name)); }, /*updates=*/2);
+    EXPECT_EQ(total(planted), 0) << plant.name;
+  }
+}
+
+// Their exchanges are in another group. Of two tensor ranks a home receives the part of one, which nothing can be
+// crossed with.
+TEST(Plants, MuonsExchangesAreFoundAmongTensorRanksToo) {
+  for (const auto& [name, tensor, acts] : {std::tuple{"muon.stale_home", 2, true}, {"muon.crossed_parts", 2, false}}) {
+    const Degrees d{.tensor = tensor};
+    RunConfig config = config_of(d);
+    config.optimizer.name = "muon";
+    const Result plain = run(
+                     config, d, [] { return nullptr; }, 2),
+                 planted = run(
+                     config, d, [&] { return make_plant(name); }, 2);
+    EXPECT_EQ(total(planted) > 0, acts) << name;
+    EXPECT_EQ(same_gradients(plain, planted), !acts) << name;
   }
 }
 

@@ -19,5 +19,9 @@ std::vector<Row> gradient_plants();
 std::vector<Row> stage_plants();
 std::vector<Row> group_plants();
 std::vector<Row> pipeline_plants();
+std::vector<Row> optimizer_plants();
+
+/// Returns the rows of all files.
+std::vector<Row> all_plants();
 
 }  // namespace athanor::plants
