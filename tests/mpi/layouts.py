@@ -113,6 +113,7 @@ def draw_layout(seed, most_ranks=12):
         even_out_shares(f)
     if more.random() < 0.15:
         draw_stages(more, f)
+    choose_optimizer(random.Random(f"optimizer for layout {seed}"), f)
     return Drawn(seed, ranks, f, draw_resumption(more, f, ranks) if more.random() < 0.25 else {})
 
 
@@ -251,6 +252,40 @@ def draw_optimizer(r, f):
         f["optimizer.no_weight_decay"] = r.sample(patterns, r.choice([1, 1, 2]))
 
 
+OPTIMIZERS = ["adamw", "sgd", "lamb", "sophiag", "muon"]
+
+
+def choose_optimizer(r, f):
+    """Draws which optimizer updates what, with its options."""
+    name = r.choice(["adamw", "sgd", "lamb", "sophiag", "muon", "muon"])
+    f["optimizer.name"] = name
+    if name in ("sgd", "muon"):
+        f["optimizer.momentum"] = r.choice([0.0, 0.9, 0.95])
+        f["optimizer.nesterov"] = r.random() < 0.5
+    if name == "sophiag":
+        f["optimizer.hessian_interval"] = r.choice([1, 2, 10])
+        f["optimizer.rho"] = r.choice([0.04, 0.5])
+    if name == "muon":
+        f["optimizer.newton_schulz_dtype"] = r.choice(["bfloat16", "float32"])
+        f["optimizer.muon_scale"] = r.choice(["keller_jordan", "moonshot"])
+    if r.random() < 0.25:
+        dense = "model.num_experts" not in f or f["model.family"] == "qwen3_moe"
+        matched = r.choice([["embedding"], ["query", "key"], ["*layers.0.*o_proj.weight"]] + ([] if dense else [["expert_up"]]))
+        if f["model.tie_word_embeddings"] or matched != ["embedding"]:
+            group = {"match": matched, "name": r.choice(["adamw", "sgd", "lamb"]), "lr": f["optimizer.lr"] / 2}
+            f["optimizer.groups"] = [group | {"weight_decay": 0.5} if r.random() < 0.5 else group]
+    leave_out_options_of_others(f)
+
+
+def leave_out_options_of_others(f):
+    """Leaves out what draw_optimizer drew for optimizers that the run does not have, since it would be refused."""
+    names = {f["optimizer.name"]} | {group["name"] for group in f.get("optimizer.groups", [])}
+    names |= {"adamw"} if "muon" in names else set()
+    for key, owners in (("betas", {"adamw", "lamb", "sophiag"}), ("eps", {"adamw", "lamb"})):
+        if not names & owners:
+            del f[f"optimizer.{key}"]
+
+
 def draw_positions(r, f):
     """Draws the clipping of queries, keys and values, and rotary positions with their scalings."""
     if f["model.family"].startswith("olmo") and r.random() < 0.3:
@@ -380,6 +415,8 @@ def features(drawn):
         if has:
             found.append(name)
 
+    note(f"optimizer {f['optimizer.name']}", True)
+    note("optimizer groups", f.get("optimizer.groups"))
     note("decay patterns", f.get("optimizer.no_weight_decay"))
     note("clips", f["optimizer.max_grad_norm"] in (1e-3, 0.1))
     note("clip_qkv", f.get("model.clip_qkv"))
