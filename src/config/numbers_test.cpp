@@ -76,6 +76,7 @@ const std::set<std::string> kAnyCount = {"train.seed",
                                          "metrics.timeline_step",
                                          "metrics.layer_statistics",
                                          "metrics.noise_scale_interval",
+                                         "metrics.update_watch_interval",
                                          "integrity.interval"};
 // These are only used in double, where large ones saturate.
 const std::set<std::string> kAnyReal = {"moe.capacity_factor"};

@@ -287,6 +287,7 @@ struct MetricsConfig {
   int64_t timeline_step = 0;
   int64_t layer_statistics = 0;
   int64_t noise_scale_interval = 0;
+  int64_t update_watch_interval = 0;
 
   void describe(Fields& f) {
     f.field(
@@ -309,6 +310,10 @@ struct MetricsConfig {
             at_least(0));
     f.field("noise_scale_interval", noise_scale_interval,
             "steps from one measurement of the gradient noise scale to the next; 0: none", at_least(0));
+    f.field("update_watch_interval", update_watch_interval,
+            "steps from one look at what rounding does to the updates of each parameter to the next: updates that are "
+            "lost, second moments that underflow, values that are not finite, matrices of Muon that diverge; 0: none",
+            at_least(0));
   }
 };
 

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "kernels/adamw.h"
+#include "train/pieces_in_range.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
@@ -107,13 +108,6 @@ double* LayerStatistics::cell(int64_t row, int64_t column) {
   return sums_.data_ptr<double>() + row * sums_.size(1) + column;
 }
 
-template <class Visit>
-void LayerStatistics::for_each_piece(FlatRange range, Visit visit) const {
-  auto piece = std::ranges::lower_bound(pieces_, range.begin + 1, {}, [](const Piece& p) { return p.range.end; });
-  for (; piece != pieces_.end() && piece->range.begin < range.end; ++piece)
-    visit(intersect(piece->range, range), piece->row);
-}
-
 void LayerStatistics::observe(const Observation& o) {
   if (o.phase != Observation::Phase::kForward) return;
   const auto [layer, part] = layer_of(o.place);
@@ -178,31 +172,31 @@ void LayerStatistics::before_update(FlatRange range) {
   before_.clear();
   there_before_.clear();
   if (on_device_) {
-    return for_each_piece(range, [&](FlatRange here, int64_t row) {
+    return for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
       const Tensor master = state_.model.parameters.master_on_device(here);
       there_before_.push_back(master.is_alias_of(state_.model.parameters.compute()) ? master.clone() : master);
-      add_on_device(row, Columns::weight(histograms_), there_before_.back());
+      add_on_device(piece.row, Columns::weight(histograms_), there_before_.back());
     });
   }
-  for_each_piece(range, [&](FlatRange here, int64_t row) {
+  for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
     const size_t begin = before_.size();
     before_.resize(begin + static_cast<size_t>(here.size()));
     state_.model.parameters.read_master(here.begin, {before_.data() + begin, static_cast<size_t>(here.size())});
-    add_values(row, Columns::weight(histograms_), before_.data() + begin, here.size());
+    add_values(piece.row, Columns::weight(histograms_), before_.data() + begin, here.size());
   });
 }
 
 void LayerStatistics::after_update(FlatRange range) {
   if (on_device_) {
     auto before = there_before_.begin();
-    return for_each_piece(range, [&](FlatRange here, int64_t row) {
+    return for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
       const Tensor change = state_.model.parameters.master_on_device(here).to(at::kDouble) - *before++;
-      sums_[row][Columns::kUpdate].add_(squares_of(change));
+      sums_[piece.row][Columns::kUpdate].add_(squares_of(change));
     });
   }
   const float* before = before_.data();
-  for_each_piece(range, [&](FlatRange here, int64_t row) {
-    *cell(row, Columns::kUpdate) += sum_of_blocks(here.size(), [&](int64_t begin, int64_t size) {
+  for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
+    *cell(piece.row, Columns::kUpdate) += sum_of_blocks(here.size(), [&](int64_t begin, int64_t size) {
       std::vector<float> after(static_cast<size_t>(size));
       state_.model.parameters.read_master(here.begin + begin, after);
       double sum = 0;

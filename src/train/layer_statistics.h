@@ -39,8 +39,6 @@ class LayerStatistics : public Observer, public UpdateObserver {
     int64_t row;
   };
   struct Columns;
-  template <class Visit>
-  void for_each_piece(FlatRange range, Visit visit) const;
   void add_values(int64_t row, int64_t first_column, const float* values, int64_t count);
   void add_on_device(int64_t row, int64_t first_column, const Tensor& values);
   double* cell(int64_t row, int64_t column);

@@ -89,6 +89,21 @@ void add_ranks(const StepMetrics& m, nlohmann::ordered_json& line) {
   }
 }
 
+void add_updates(const StepMetrics& m, nlohmann::ordered_json& line) {
+  if (!m.updates) return;
+  const auto list = [](const std::vector<LargestOf>& largest, const char* name) {
+    auto listed = nlohmann::ordered_json::array();
+    for (const auto& [parameter, value] : largest)
+      listed.push_back({{"parameter", parameter}, {name, six_digits(value)}});
+    return listed;
+  };
+  line["lost_updates"] = list(m.updates->lost, "share");
+  line["still_weights"] = list(m.updates->still, "share");
+  line["underflown_moments"] = list(m.updates->underflow, "share");
+  line["not_finite_state"] = list(m.updates->not_finite, "elements");
+  line["orthogonality"] = list(m.updates->orthogonality, "norm");
+}
+
 void add_layers(const StepMetrics& m, nlohmann::ordered_json& line) {
   if (!m.layers) return;
   const auto& layers = *m.layers;
@@ -153,6 +168,7 @@ std::string to_json_line(const StepMetrics& m) {
     line["noise_gradient_squared"] = six_digits(m.noise->gradient_squared);
     line["noise_variance"] = six_digits(m.noise->variance);
   }
+  add_updates(m, line);
   line["sequences"] = m.sequences;
   line["tokens"] = m.tokens;
   line["tokens_seen"] = m.tokens_seen;

@@ -14,6 +14,7 @@
 #include "train/evaluation_scores.h"
 #include "train/layer_metrics.h"
 #include "train/rank_times.h"
+#include "train/update_metrics.h"
 
 namespace athanor {
 
@@ -87,6 +88,7 @@ struct StepMetrics {
   uint64_t memory_bytes = 0, peak_memory_bytes = 0;   ///< resident memory now, and its maximum so far
   std::optional<NoiseEstimate> noise;                 ///< only in steps that measure it (optim/noise_scale.h)
   double noise_scale = 0;                             ///< in sequences, from the means over such steps; NaN: not known
+  std::optional<UpdateMetrics> updates;               ///< only in the steps of metrics.update_watch_interval
   std::vector<RouterMetrics> routers;                 ///< one for each layer with experts; empty for dense models
   std::optional<RankNorms> rank_norms;                ///< only if there are several ranks
   std::optional<RankTimes> rank_times;                ///< only if there are several ranks, and not in each step

@@ -120,6 +120,18 @@ TEST(Metrics, TheNoiseScaleIsThereOnlyInStepsThatMeasureItAndNullUntilItIsKnown)
   EXPECT_EQ(json["noise_variance"], 1.5);
 }
 
+TEST(Metrics, UpdatesAreThereOnlyInStepsThatWatchThemEachWithTheNameOfItsParameter) {
+  StepMetrics m = example();
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(m)).contains("lost_updates"));
+  m.updates = UpdateMetrics{{{"a", 0.75}, {"b", 0.5}}, {}, {}, {{"c", 3}}, {{"d", NAN}}};
+  const auto json = nlohmann::json::parse(to_json_line(m));
+  EXPECT_EQ(json["lost_updates"],
+            nlohmann::json::parse(R"([{"parameter": "a", "share": 0.75}, {"parameter": "b", "share": 0.5}])"));
+  EXPECT_EQ(json["still_weights"], nlohmann::json::array());
+  EXPECT_EQ(json["not_finite_state"][0]["elements"], 3);
+  EXPECT_TRUE(json["orthogonality"][0]["norm"].is_null());
+}
+
 TEST(Metrics, MemoryOfADeviceIsThereOnlyOnADevice) {
   StepMetrics m = example();
   const auto on_cpu = nlohmann::json::parse(to_json_line(m));

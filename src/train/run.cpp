@@ -250,6 +250,7 @@ class Run {
     if (due(state_->position.step + 1, config.layer_statistics))  // it takes longer: no measure for a trial of threads
       return observed_step(*state_, batch, config.tensorboard, layers_);
     const StepReport report = train_step(*state_, batch);
+    if (!report.updates.empty()) return report;  // it took longer, too
     const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
     const auto change = threads_.took(report.forward_s + report.backward_s + report.optimizer_s - waited_s);
     if (!change.empty()) log::info("step {}: {}", report.step, change);

@@ -8,6 +8,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "train/router_metrics.h"
+#include "train/update_watch.h"
 
 namespace athanor {
 
@@ -69,6 +70,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
     noise_scale_.add(*m.noise);
     m.noise_scale = noise_scale_.value();
   }
+  if (!report.updates.empty()) m.updates = largest_of(report.updates);
   m.data_s = data_s;
   m.step_s = step_s;
   m.forward_s = report.forward_s;

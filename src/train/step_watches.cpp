@@ -68,6 +68,8 @@ void StepWatches::note_what_does_not_learn(const StepReport& report) {
   if (!frozen.empty())
     note("frozen", describe_frozen(frozen, report.step, state_.config.integrity.interval), {{"parameters", frozen}});
   const std::string experts = experts_.took(report.step, report.parts.routers);
+  for (const UpdateFault& fault : updates_.took(report.step, report.updates))
+    note("updates", fault.text, {{"kind", fault.kind}, {"parameters", fault.parameters}});
   if (!experts.empty()) note("experts", experts, nlohmann::ordered_json::object());
 }
 

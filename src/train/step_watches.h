@@ -1,6 +1,6 @@
 #pragma once
 // All that a run watches its steps with: values that are not finite, spikes, memory that changes, slow ranks, experts
-// and parameters that do not learn. Each has a header where it is described.
+// and parameters that do not learn, and updates that rounding spoils. Each has a header where it is described.
 
 #include "train/expert_watch.h"
 #include "train/frozen_parameters.h"
@@ -9,6 +9,7 @@
 #include "train/run_context.h"
 #include "train/slow_ranks.h"
 #include "train/train_step.h"
+#include "train/update_watch.h"
 
 namespace athanor {
 
@@ -45,6 +46,7 @@ class StepWatches {
   SlowRanks slow_ranks_;
   ExpertWatch experts_;
   FrozenParameters frozen_;
+  UpdateWatch updates_;
   double seconds_told_ = 0;
 };
 

@@ -206,6 +206,16 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
   };
   if (m.clipped_share) tagged.emplace_back("optimizer/clipped_share", *m.clipped_share);
   if (m.noise && std::isfinite(m.noise_scale)) tagged.emplace_back("optimizer/noise_scale", m.noise_scale);
+  if (m.updates) {
+    const auto add_largest = [&](const char* tag, const std::vector<LargestOf>& largest) {
+      tagged.emplace_back(tag, largest.empty() ? 0.0 : largest.front().value);
+    };
+    add_largest("optimizer/lost_updates", m.updates->lost);
+    add_largest("optimizer/still_weights", m.updates->still);
+    add_largest("optimizer/underflown_moments", m.updates->underflow);
+    add_largest("optimizer/not_finite_state", m.updates->not_finite);
+    add_largest("optimizer/orthogonality", m.updates->orthogonality);
+  }
   if (m.device_memory) {
     tagged.emplace_back("memory/device_now_gib", static_cast<double>(m.device_memory->in_use_bytes) / kGiB);
     tagged.emplace_back("memory/device_peak_gib", static_cast<double>(m.device_memory->peak_in_use_bytes) / kGiB);

@@ -16,6 +16,7 @@
 #include "parallel/loss_sum.h"
 #include "train/microbatch.h"
 #include "train/packed_numbers.h"
+#include "train/update_sums.h"
 
 namespace athanor {
 namespace {
@@ -324,10 +325,7 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   if (report.verdict == Verdict::kApply) advance(s, batch, report);
 }
 
-}  // namespace
-
-void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
-  if (s.gradients_are_ready) s.gradients_are_ready();
+void update_observed(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
   Stopwatch watch(s.model.mesh);
   const SchedulePoint at{report.step - s.position.phase.schedule_begin,
                          s.position.tokens_seen + batch.num_sequences * batch.seq_len};
@@ -347,6 +345,17 @@ void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateO
     advance(s, batch, report);
   }
   watch.add_to(report.optimizer_s, report.optimizer_wait_s);
+}
+
+}  // namespace
+
+void apply_update(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
+  if (s.gradients_are_ready) s.gradients_are_ready();
+  const int64_t interval = s.config.metrics.update_watch_interval;
+  if (interval == 0 || report.step % interval != 0) return update_observed(s, batch, report, observer);
+  UpdateSums sums(s, observer);
+  update_observed(s, batch, report, &sums);
+  if (report.verdict == Verdict::kApply) report.updates = sums.take(report.lr);
 }
 
 StepReport train_step(TrainState& s, const Batch& batch) {

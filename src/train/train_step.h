@@ -14,6 +14,7 @@
 #include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/train_state.h"
+#include "train/update_metrics.h"
 
 namespace athanor {
 
@@ -29,9 +30,12 @@ struct StepReport {
   RankNorms rank_norms;            ///< parts of the norm, by data rank and by expert rank; empty for one rank
   std::vector<PartSquares> noise;  ///< by group of parameters; empty except in steps of metrics.noise_scale_interval
   Tensor noise_on_device;          ///< on a device: what it is made of (part_squares), until apply_update fetches it
-  // apply_update sets lr, changed, verdict and the times of the optimizer.
+  // apply_update sets lr, changed, updates, verdict and the times of the optimizer.
   double lr = 0;
   int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed
+  /// by parameter of the model: what rounding did to the update; empty except in steps of
+  /// metrics.update_watch_interval
+  std::vector<ParameterUpdate> updates;
   std::map<std::string, int64_t> optimizer_counts;  ///< by name: OptimizerSet::count_names
   Verdict verdict = Verdict::kApply;
   double forward_s = 0, backward_s = 0, optimizer_s = 0;

@@ -26,7 +26,7 @@ def run(athanor, tmp_path_factory):
     made = Run(athanor, tmp_path_factory.mktemp("run"), data, "olmoe")
     made.train(fault="train.after_step:term@3", check=False)
     made.train()
-    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003", "metrics.layer_statistics=3", "metrics.noise_scale_interval=2",
+    made.train(f"checkpoint.resume={made.folder}/models/step-00000004", "optimizer.lr=0.003", "metrics.layer_statistics=3", "metrics.noise_scale_interval=2", "metrics.update_watch_interval=2",
                *write_rows(tmp_path_factory.mktemp("gate")), 'eval.warn_if=["texts > 1"]')
     return made
 

@@ -20,7 +20,7 @@ SCHEMA = json.loads((ROOT / "docs" / "metrics.schema.json").read_text())
 @pytest.fixture(scope="module")
 def run(athanor, tmp_path_factory):
     made = Run(athanor, tmp_path_factory.mktemp("run"), make_data(athanor, tmp_path_factory.mktemp("data")), "olmoe")
-    made.train("metrics.layer_statistics=3", *write_rows(tmp_path_factory.mktemp("gate")))
+    made.train("metrics.layer_statistics=3", "metrics.update_watch_interval=2", *write_rows(tmp_path_factory.mktemp("gate")))
     return made
 
 

@@ -1,0 +1,54 @@
+#pragma once
+// Measures what rounding does to an update of each parameter, while the update is made.
+
+#include <cstdint>
+#include <vector>
+
+#include "train/train_step.h"
+#include "train/update_metrics.h"
+
+namespace athanor {
+
+/// The sums of one step on one rank. It compares masters and weights of each block before and after its update, reads
+/// the optimizers' state after it, and changes nothing. Each element of the model is counted by the rank whose
+/// canonical part has it (ShardPlan::canonical); counts are whole numbers in fp64, so that no layout changes them.
+/// Everything is done with operations of libtorch where the memory is: on a device the sums come to the host with the
+/// numbers of the step.
+/// Memory: for one block of an update (kUpdateBlock elements) 28 MiB of copies, and at most 80 MiB of intermediate
+/// results.
+class UpdateSums : public UpdateObserver {
+ public:
+  /// @param state  must outlive this.
+  /// @param also   another observer of the same update, which sees the same calls; null: none.
+  UpdateSums(const TrainState& state, UpdateObserver* also);
+
+  void before_update(FlatRange range) override;
+  void after_update(FlatRange range) override;
+  Tensor numbers_on_device() override;
+  void take_numbers(const Tensor& on_host) override;
+
+  /// Returns the numbers of every parameter of the model, in the order of its inventory. To be called after an update
+  /// that was applied, on every rank. Collective over the world: one sum of 8 numbers for each parameter.
+  /// @param lr  learning rate of the step: parameters whose own rate is 0 have no update that could be lost.
+  std::vector<ParameterUpdate> take(double lr);
+
+ private:
+  struct Piece {  // canonical elements of one parameter
+    FlatRange range;
+    int64_t row;
+    const Optimizer* optimizer;
+  };
+  struct Before {
+    Tensor master, weight, has_update;
+  };
+  void add(int64_t row, int64_t column, const Tensor& sum);
+  void read_state(const Piece& piece, FlatRange range);
+
+  const TrainState& state_;
+  UpdateObserver* also_;
+  std::vector<Piece> pieces_;   // in the order of flat memory
+  std::vector<Before> before_;  // what the pieces of the present block were
+  Tensor sums_;                 // [parameters, columns] fp64; on a device until take_numbers
+};
+
+}  // namespace athanor
