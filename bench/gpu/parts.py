@@ -59,8 +59,8 @@ def ops(machine, clock):
 
 
 def training(machine, clock):
-    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:CapturedStep.*", "training")
-    return f"{count} tests: 20 steps of each family, in fp32 and bf16, differ from the CPU's by what rounding makes of them", \
+    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:OnDeviceStep.Other*:CapturedStep.*", "training")
+    return f"{count} tests: 20 steps of each family, in fp32 and bf16, and of each optimizer, differ from the CPU's by what rounding makes of them", \
         {"tests": count}
 
 
@@ -98,19 +98,22 @@ def several_gpus():
 
 def one_gpu():
     return [
-        Part("kernels", "every kernel compared with the bits of the host", 45, kernels),
-        Part("memcheck", "the kernels under compute-sanitizer: accesses out of bounds", 60, sanitizer("memcheck")),
-        Part("racecheck", "the kernels under compute-sanitizer: races in shared memory", 50, sanitizer("racecheck")),
-        Part("ops", "every op compared with the same op on the CPU", 40, ops),
+        Part("kernels", "every kernel compared with the bits of the host", 20, kernels),
+        Part("memcheck", "the kernels under compute-sanitizer: accesses out of bounds", 50, sanitizer("memcheck")),
+        Part("racecheck", "the kernels under compute-sanitizer: races in shared memory", 45, sanitizer("racecheck")),
+        Part("ops", "every op compared with the same op on the CPU", 30, ops),
         Part("nccl", "one rank's collectives through NCCL", 20, library),
-        Part("training", "20 steps of each family compared with the CPU", 60, training),
-        Part("verify", "athanor verify, whose reference is the CPU", 45, several.verify, least_s=20),
-        Part("smoke", "fifty steps of two models", 30, smoke),
+        Part("training", "20 steps of each family compared with the CPU", 45, training),
+        Part("verify", "athanor verify, whose reference is the CPU", 30, several.verify, least_s=20),
+        Part("smoke", "fifty steps of two models", 20, smoke),
         Part("checkpoints", "from the CPU to the device and back", 30, checkpoints),
-        Part("program", "a run of the program: CPU, then device, then CPU", 40, checkpoint_round.run),
+        Part("program", "a run of the program: CPU, then device, then CPU", 30, checkpoint_round.run),
         Part("kernel-speed", "each kernel as a share of the copy rate", 30, speed.kernels),
+        Part("optimizers", "an update of each optimizer in turns with AdamW, and Muon's products", 40, speed.optimizers),
         Part("block", "the sparse block, forward and backward, compared with its roofline", 40, speed.block),
-        Part("olmoe-1b-7b", "whole steps, in turns with transformers", 120, speed.step("olmoe-1b-7b"), least_s=40),
+        Part("olmoe-1b-7b", "whole steps, in turns with transformers", 80, speed.step("olmoe-1b-7b"), least_s=40),
+        Part("olmoe-half", "whole steps of eight layers of OLMoE-1B-7B, in turns with transformers", 100, speed.step("olmoe-half"),
+             least_s=40),
         Part("routing", "learned routing compared with forced uniform, 100 steps", 40, routing_rate.run),
         Part("attention", "what a fixed order of sums costs in attention", 25, speed.attention),
         Part("olmo-1b", "whole steps, in turns with transformers", 80, speed.step("olmo-1b"), least_s=25),

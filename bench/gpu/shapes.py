@@ -39,6 +39,9 @@ class Shape:
 SHAPES = {
     "olmo-1b": Shape("olmo-1b.toml", "Olmo", 2048, 16, 16, 16, 128, 8192, 50304, seq_len=2048, tied=True),
     "olmoe-1b-7b": Shape("olmoe-1b-7b.toml", "Olmoe", 2048, 16, 16, 16, 128, 1024, 50304, 64, 8, batches=(8, 4, 2, 1)),
+    # transformers needs more than 140 GB for all sixteen layers.
+    "olmoe-half": Shape("olmoe-1b-7b.toml", "Olmoe", 2048, 8, 16, 16, 128, 1024, 50304, 64, 8, batches=(8, 4, 2, 1),
+                        settings=("model.num_hidden_layers=8",)),
     "qwen3-slice": Shape("qwen3-30b-a3b.toml", "Qwen3Moe", 2048, 6, 32, 4, 128, 768, 151936, 128, 8,
                          settings=("model.num_hidden_layers=6", "parallelism.expert_parallel_degree=1")),
 }

@@ -28,6 +28,21 @@ def kernels(machine, clock):
     return "slowest: " + ", ".join(f"{name} {shares[name]:.2f}" for name in slowest) + " of the copy rate", {"shares": shares}
 
 
+def optimizers(machine, clock):
+    need_gpu(machine)
+    figures, texts = {}, []
+    for name in ("lamb", "sophiag", "muon", "sgd"):
+        path = machine.out / f"optimizer-{name}.json"
+        path.unlink(missing_ok=True)
+        output = machine.check_call([machine.program("athanor"), "bench", "optimizer", "--name", name, "--device", "cuda", "--dtype",
+                                     "bfloat16", "--parameters", 268435456, "--json", path], clock, f"optimizer-{name}")
+        figures[name] = read_report(path, "athanor bench optimizer", 0, output, f"optimizer-{name}")
+        times = {entry["name"]: entry["median_s"] for entry in figures[name]}
+        texts.append(f"{name} {times[name] / times['adamw']:.2f}")
+    shares = [entry["limit_share"] for entry in figures["muon"] if entry["name"].startswith("muon,") and entry["limit_share"]]
+    return f"times of AdamW's update: {', '.join(texts)}; Muon's products {min(shares):.2f} to {max(shares):.2f} of the GEMM rate", figures
+
+
 def kernel_shares(output):
     """The lines of kernels_cuda_bench: a name of at most 28 characters, milliseconds, GB/s, the share of the copy rate."""
     rows = re.findall(r"^(\S.{0,27}?)\s+([\d.]+)\s+(\d+)\s+([\d.]+)(?:\s|$)", output, re.MULTILINE)

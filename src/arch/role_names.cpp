@@ -4,6 +4,8 @@
 #include <array>
 #include <utility>
 
+#include "base/text.h"
+
 namespace athanor {
 namespace {
 
@@ -34,6 +36,11 @@ std::vector<std::string> role_names() {
 std::optional<Role> find_role(const std::string& name) {
   const auto* found = std::ranges::find_if(kNames, [&](const auto& each) { return name == each.first; });
   return found == kNames.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool takes_parameter(const std::string& word, const ParameterSpec& spec) {
+  const auto role = find_role(word);
+  return role ? spec.role == *role : matches_wildcard(word, spec.name);
 }
 
 }  // namespace athanor

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "arch/inventory.h"
+#include "bench/place.h"
 #include "model/decoder.h"
 #include "ops/type_name.h"
 #include "optim/optimizer_set.h"
@@ -32,14 +33,17 @@ struct Updated {
   ShardPlan shards;
   ParameterStore store;
   OptimizerSet optimizers;
+  Tensor noise, scale, changed;  // where the parameters are; a device reads and writes the last two
 
-  Updated(const std::string& name, const BenchOptimizerArguments& given, at::ScalarType dtype)
+  Updated(const std::string& name, const BenchOptimizerArguments& given, at::ScalarType dtype, at::Device device)
       : config(config_of(name, given.parameters)), alone(config), shards(alone.mesh, ShardingKind::kNone),
-        store(make_bucket_entries(config.model, 0, 1), dtype, ParameterStore::Use::kTraining),
+        store(make_bucket_entries(config.model, 0, 1), dtype, ParameterStore::Use::kTraining, {}, device),
         optimizers(configured_optimizers(config.optimizer), config.model, store, shards) {
     for (const BucketEntry& entry : store.table())
       store.fill_master(entry.name, [](int64_t, std::span<float> out) { std::ranges::fill(out, 0.02f); });
-    noise = at::randn({store.flat_size()}) * 1e-3;
+    noise = sent(at::randn({store.flat_size()}) * 1e-3, device);
+    scale = at::ones({1}, noise.options());
+    changed = at::zeros({1}, noise.options().dtype(at::kLong));
   }
 
   // The gradients that the step before has set to zero are set again, which does not count.
@@ -47,26 +51,26 @@ struct Updated {
     return {config.optimizer.name, {{"before the buckets", 0}, {"buckets", 0}}, [this](Laps& laps) {
               store.grad().copy_(noise);
               laps.skip();
-              const Update update{1, 1e-9, 1.0};
+              Update update{1, 1e-9, 1.0};
+              if (!noise.is_cpu()) update.on_device = {scale, changed};
               optimizers.begin(update);
               laps.end(0);
               optimizers.apply(update, {0, store.flat_size()});
               laps.end(1);
             }};
   }
-
-  Tensor noise;
 };
 
 }  // namespace
 
-void measure_beside_adamw(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report) {
-  Updated adamw("adamw", given, dtype), other(given.name, given, dtype);
+void measure_beside_adamw(at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device,
+                          Report& report) {
+  Updated adamw("adamw", given, dtype, device), other(given.name, given, dtype, device);
   const std::vector<Subject> subjects = {adamw.subject(), other.subject()};
-  const auto samples = measure_in_turns(subjects, given);
+  const auto samples = measure_in_turns(subjects, given, device);
   const int64_t parameters = count_parameters(adamw.config.model);
-  const nlohmann::json fields = {
-      {"parameters", parameters}, {"dtype", ops::type_name(dtype)}, {"threads", at::get_num_threads()}};
+  const nlohmann::json fields = with_device(
+      {{"parameters", parameters}, {"dtype", ops::type_name(dtype)}, {"threads", at::get_num_threads()}}, device);
   report.begin(fmt::format("one update of {} parameters, weights in {}", parameters, ops::type_name(dtype)));
   report.add(subjects[0], samples[0], fields, {});
   report.add(subjects[1], samples[1], fields, {},

@@ -6,6 +6,7 @@
 
 namespace athanor::bench {
 
-void measure_beside_adamw(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report);
+void measure_beside_adamw(at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device,
+                          Report& report);
 
 }  // namespace athanor::bench

@@ -79,6 +79,8 @@ TEST_F(OnDeviceBench, ProductsExpertsAndTheOptimizerAreVerifiedThere) {
   BenchOptimizerArguments optimizer;
   optimizer.parameters = 1000;
   EXPECT_TRUE(results(&athanor_core_bench_optimizer, optimizer).contains("adamw"));
+  optimizer.name = "lamb";
+  EXPECT_TRUE(results(&athanor_core_bench_optimizer, optimizer).contains("lamb"));
 }
 
 TEST_F(OnDeviceBench, AStepStatesItsLaunchesCopiesAndWaits) {

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include "bench/place.h"
 #include "bench/verify.h"
 #include "ops/newton_schulz.h"
 #include "ops/type_name.h"
@@ -36,32 +37,35 @@ void as_torch_does(const Tensor& stack, const ops::NewtonSchulz& how) {
 }
 
 // Five iterations bring the singular values of a wide random matrix near 1, if every product is right.
-std::string verify(at::ScalarType dtype) {
-  const Tensor stack = at::randn({2, 64, 512});
+std::string verify(at::ScalarType dtype, at::Device device) {
+  const Tensor stack = sent(at::randn({2, 64, 512}), device);
   ops::orthogonalize(stack, {.dtype = dtype});
   spoil_if_asked(stack);
-  const Tensor singular = at::linalg_svdvals(stack.to(at::kDouble));
+  const Tensor singular = at::linalg_svdvals(sent(stack, at::kCPU).to(at::kDouble));
   const double least = singular.min().item<double>(), most = singular.max().item<double>();
   ATHANOR_CHECK_AS(Error, least > 0.6 && most < 1.3, "wrong, so not timed: singular values from {} to {}", least, most);
   return fmt::format("verified: singular values of random matrices from {:.2f} to {:.2f}", least, most);
 }
 
-void measure_shape(const Shape& shape, at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report) {
+void measure_shape(const Shape& shape, at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device,
+                   Report& report) {
   const ops::NewtonSchulz how{.dtype = dtype};
-  const Tensor stack = at::randn({shape.batch, shape.rows, shape.columns});
+  const Tensor stack = sent(at::randn({shape.batch, shape.rows, shape.columns}), device);
   const double flops =
       static_cast<double>(shape.batch) * ops::orthogonalize_flops(shape.rows, shape.columns, how.steps);
   std::vector<Subject> subjects = {
       simple_subject(fmt::format("muon, {}", shape.what), flops, [&] { ops::orthogonalize(stack, how); }),
       simple_subject("  as torch.optim.Muon", flops, [&] { as_torch_does(stack, how); })};
-  for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
-  const auto samples = measure_in_turns(subjects, given);
-  const Limit limit = gemm_limit(dtype, subjects, samples, 2);
-  const nlohmann::json fields = {{"matrices", shape.batch},
-                                 {"rows", shape.rows},
-                                 {"columns", shape.columns},
-                                 {"dtype", ops::type_name(dtype)},
-                                 {"threads", at::get_num_threads()}};
+  if (device.is_cpu())
+    for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
+  const auto samples = measure_in_turns(subjects, given, device);
+  const Limit limit = device.is_cpu() ? gemm_limit(dtype, subjects, samples, 2) : gemm_limit_of(dtype, device);
+  const nlohmann::json fields = with_device({{"matrices", shape.batch},
+                                             {"rows", shape.rows},
+                                             {"columns", shape.columns},
+                                             {"dtype", ops::type_name(dtype)},
+                                             {"threads", at::get_num_threads()}},
+                                            device);
   const double ratio = median(samples[1].total) / median(samples[0].total);
   report.add(subjects[0], samples[0], fields, limit, fmt::format("{:.2f} times as fast as torch.optim.Muon's", ratio));
   report.add(subjects[1], samples[1], fields, limit);
@@ -69,11 +73,12 @@ void measure_shape(const Shape& shape, at::ScalarType dtype, const BenchOptimize
 
 }  // namespace
 
-void measure_orthogonalize(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report) {
+void measure_orthogonalize(at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device,
+                           Report& report) {
   report.begin(fmt::format("muon, five iterations, products in {}; one triangle of symmetric products counts",
                            ops::type_name(dtype)));
-  const std::string verified = verify(dtype);
-  for (const Shape& shape : kShapes) measure_shape(shape, dtype, given, report);
+  const std::string verified = verify(dtype, device);
+  for (const Shape& shape : kShapes) measure_shape(shape, dtype, given, device, report);
   report.say(verified);
 }
 

@@ -7,6 +7,7 @@
 
 namespace athanor::bench {
 
-void measure_orthogonalize(at::ScalarType dtype, const BenchOptimizerArguments& given, Report& report);
+void measure_orthogonalize(at::ScalarType dtype, const BenchOptimizerArguments& given, at::Device device,
+                           Report& report);
 
 }  // namespace athanor::bench

@@ -18,9 +18,7 @@ void add_bench_optimizer_command(CLI::App& bench) {
   auto* command = bench.add_subcommand(
       "optimizer",
       "Updates and the gradient norm, as a share of the memory bandwidth; Muon's products, of the GEMM peak");
-  command
-      ->add_option("--name", arguments->name,
-                   "Which optimizer; those other than adamw are timed in turns with it, on the host")
+  command->add_option("--name", arguments->name, "Which optimizer; those other than adamw are timed in turns with it")
       ->check(CLI::IsMember(kOptimizerNames))
       ->capture_default_str();
   command->add_option("--parameters", arguments->parameters, "Number of parameters; more than fit into the caches")

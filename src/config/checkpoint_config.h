@@ -29,6 +29,7 @@ struct CheckpointConfig {
   int64_t local_interval = 0;
   std::string writers = "scattered";
   bool fresh_moments = false;
+  std::vector<std::string> fresh_groups = {};
   std::vector<std::string> allow_model_change;
 
   void describe(Fields& f) {
@@ -88,6 +89,9 @@ struct CheckpointConfig {
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");
+    f.field("fresh_groups", fresh_groups,
+            "the same for some parameters, by role or pattern as in optimizer.groups[].match: their moments begin at "
+            "zero and those of the others are read");
     f.field("allow_model_change", allow_model_change,
             "fields of the model that may differ from those of the checkpoint or folder that it begins from (any of "
             "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size adds rows that are "

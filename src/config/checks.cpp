@@ -239,6 +239,10 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
   }
   found.require(!checkpoint.resume.empty(),
                 "checkpoint.resume is \"\": set it to \"auto\", \"never\" or the path of a checkpoint");
+  found.require(
+      !checkpoint.fresh_moments || checkpoint.fresh_groups.empty(),
+      "checkpoint.fresh_moments = true and checkpoint.fresh_groups contradict each other: the first begins all "
+      "moments at zero, the second some; keep one of them");
   for (const auto& line : find_mapping_faults(parallelism.mapping)) found.require(false, "{}", line);
   for (auto& line : found.take()) lines.push_back(std::move(line));
   return lines;

@@ -15,14 +15,9 @@ namespace {
 
 using Inventory = std::vector<ParameterSpec>;
 
-bool matches(const std::string& pattern, const ParameterSpec& spec) {
-  const auto role = find_role(pattern);
-  return role ? spec.role == *role : matches_wildcard(pattern, spec.name);
-}
-
 void check_pattern(const std::string& key, const std::string& pattern, const Inventory& inventory,
                    std::vector<std::string>& lines) {
-  if (std::ranges::any_of(inventory, [&](const ParameterSpec& spec) { return matches(pattern, spec); })) return;
+  if (std::ranges::any_of(inventory, [&](const ParameterSpec& spec) { return takes_parameter(pattern, spec); })) return;
   const std::string hint = did_you_mean(pattern, role_names());
   lines.push_back(fmt::format("{}: \"{}\" matches no parameter of this model{}; names are like {} and {}", key, pattern,
                               hint, inventory.front().name, inventory.back().name));
@@ -32,7 +27,7 @@ void check_pattern(const std::string& key, const std::string& pattern, const Inv
 void check_overlaps(const std::vector<OptimizerGroupConfig>& groups, const Inventory& inventory,
                     std::vector<std::string>& lines) {
   const auto takes = [&](const OptimizerGroupConfig& group, const ParameterSpec& spec) {
-    return std::ranges::any_of(group.match, [&](const std::string& pattern) { return matches(pattern, spec); });
+    return std::ranges::any_of(group.match, [&](const std::string& pattern) { return takes_parameter(pattern, spec); });
   };
   for (size_t i = 0; i < groups.size(); ++i) {
     for (size_t j = i + 1; j < groups.size(); ++j) {
@@ -68,7 +63,9 @@ void check_qk_clip(const RunConfig& config, std::vector<std::string>& lines) {
 
 std::vector<std::string> find_group_faults(const RunConfig& config) {
   const OptimizerConfig& optimizer = config.optimizer;
-  if (optimizer.no_weight_decay.empty() && optimizer.groups.empty() && optimizer.qk_clip == 0) return {};
+  const auto& fresh = config.checkpoint.fresh_groups;
+  if (optimizer.no_weight_decay.empty() && optimizer.groups.empty() && optimizer.qk_clip == 0 && fresh.empty())
+    return {};
   const Inventory inventory = make_inventory(config.model);
   std::vector<std::string> lines;
   for (const auto& pattern : optimizer.no_weight_decay)
@@ -77,6 +74,7 @@ std::vector<std::string> find_group_faults(const RunConfig& config) {
     for (const auto& pattern : optimizer.groups[i].match)
       check_pattern(fmt::format("optimizer.groups[{}]", i), pattern, inventory, lines);
   }
+  for (const auto& pattern : fresh) check_pattern("checkpoint.fresh_groups", pattern, inventory, lines);
   check_overlaps(optimizer.groups, inventory, lines);
   check_muon(optimizer, inventory, lines);
   check_qk_clip(config, lines);

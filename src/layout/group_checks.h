@@ -1,6 +1,6 @@
 #pragma once
-// Checks [optimizer] against the parameters of the whole model. A pipeline rank has only a part of the model, in which
-// a correct pattern may match nothing.
+// Checks [optimizer] and checkpoint.fresh_groups against the parameters of the whole model. A pipeline rank has only a
+// part of the model, in which a correct pattern may match nothing.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,8 @@
 
 namespace athanor {
 
-/// Returns a message for each pattern of optimizer.no_weight_decay and of groups that matches no parameter, for each
+/// Returns a message for each pattern of optimizer.no_weight_decay, of groups and of checkpoint.fresh_groups
+/// that matches no parameter, for each
 /// two groups that take the same one, for Muon on a vector, and for optimizer.qk_clip on a model whose logits it cannot
 /// bound; empty if there is none. If model.from is set, the model must be resolved first (resolve_model_from in
 /// checkpoint/model_identity.h).

@@ -211,16 +211,35 @@ std::array<int64_t, 2> HomeMatrix::part_shape(int tensor_rank) const {
   return shape;
 }
 
+std::array<HomeExchange, 4> HomePlan::exchanges() const {
+  const auto of_data = [&](const std::vector<HomeTransfer>& transfers) {
+    HomeExchange exchange;
+    for (const HomeTransfer& each : transfers)
+      (each.from == data_index ? exchange.sent : exchange.received) += each.range.size();
+    return exchange;
+  };
+  const auto of_tensor = [&](const std::vector<HomeTransfer>& transfers, int HomeTransfer::*whose) {
+    HomeExchange exchange{.group = GroupKind::kTensor};
+    for (const HomeTransfer& each : transfers) {
+      const auto [part_rows, part_columns] = matrices[each.matrix].part_shape(each.*whose);
+      (each.from == tensor_index ? exchange.sent : exchange.received) += part_rows * part_columns;
+    }
+    return exchange;
+  };
+  return {of_data(to_home_data), of_tensor(to_home_tensor, &HomeTransfer::from),
+          of_tensor(from_home_tensor, &HomeTransfer::to), of_data(from_home_data)};
+}
+
 int64_t HomePlan::sent_elements() const {
   int64_t elements = 0;
-  for (const auto* list : {&to_home_data, &from_home_data})
-    for (const HomeTransfer& each : *list) elements += each.from == data_index ? each.range.size() : 0;
-  const auto part = [&](const HomeTransfer& each, int tensor_rank) {
-    const auto [part_rows, part_columns] = matrices[each.matrix].part_shape(tensor_rank);
-    return each.from == tensor_index ? part_rows * part_columns : 0;
-  };
-  for (const HomeTransfer& each : to_home_tensor) elements += part(each, each.from);
-  for (const HomeTransfer& each : from_home_tensor) elements += part(each, each.to);
+  for (const HomeExchange& each : exchanges()) elements += each.sent;
+  return elements;
+}
+
+int64_t HomePlan::held_elements() const {
+  int64_t elements = home_elements();
+  for (const HomeMatrix& matrix : matrices)
+    if (matrix.home_data == data_index && !(is_home(matrix) && matrix.cut_dim < 0)) elements += matrix.held.size();
   return elements;
 }
 

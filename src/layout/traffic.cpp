@@ -15,6 +15,7 @@ const char* purpose_name(TrafficPurpose purpose) {
     case TrafficPurpose::kTokens: return "tokens";
     case TrafficPurpose::kBalance: return "balance";
     case TrafficPurpose::kLosses: return "losses";
+    case TrafficPurpose::kUpdates: return "updates";
   }
   return "";
 }

@@ -13,7 +13,17 @@
 namespace athanor {
 
 /// What bytes are sent for: a row of the table at count_rank_traffic.
-enum class TrafficPurpose { kGradients, kWeights, kLayers, kVocabulary, kStages, kTokens, kBalance, kLosses };
+enum class TrafficPurpose {
+  kGradients,
+  kWeights,
+  kLayers,
+  kVocabulary,
+  kStages,
+  kTokens,
+  kBalance,
+  kLosses,
+  kUpdates,  ///< layout/update_cost.h
+};
 
 /// A purpose, and for gradients and weights also the replication kind: these are counted for each kind.
 struct TrafficKind {

@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "ops/device.h"
+#include "ops/library_functions.h"
 
 namespace athanor::moe {
 namespace {
@@ -154,6 +155,7 @@ namespace portable {
 
 Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
   const Tensor logits = logits_TE.to(ops::wide_type(logits_TE));
+  ops::start_library_functions();
   return {rule.sigmoid ? at::sigmoid(logits) : at::softmax(logits, -1), at::logsumexp(logits, {-1})};
 }
 

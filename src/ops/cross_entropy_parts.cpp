@@ -4,6 +4,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "ops/device.h"
+#include "ops/library_functions.h"
 
 namespace athanor::ops {
 namespace {
@@ -78,6 +79,7 @@ void exp_sums_into(const LogitsPart& part, const Tensor& maxima, const Tensor& s
   const auto [offset, is_here, index] = columns_of(part);
   const Tensor wide = part.logits.to(at::kFloat), peak = maxima.unsqueeze(1), has_target = part.has_target();
   Tensor sum = sums, at = at_target, before = earlier;
+  start_library_functions();
   sum.copy_((wide - peak).exp().sum(1).masked_fill(has_target.logical_not(), 0));
   at.zero_();
   if (part.width() > 0) at.copy_(wide.gather(1, index).masked_fill(is_here.logical_not(), 0).squeeze(1));
@@ -88,6 +90,7 @@ void exp_sums_into(const LogitsPart& part, const Tensor& maxima, const Tensor& s
 
 void to_softmax_gradient(const LogitsPart& part, const Tensor& maxima, const Tensor& sums, double grad_scale) {
   const auto [offset, is_here, index] = columns_of(part);
+  start_library_functions();
   Tensor softmax = (part.logits.to(at::kFloat) - maxima.unsqueeze(1)).exp() / sums.unsqueeze(1), logits = part.logits;
   if (part.width() > 0) softmax = softmax.scatter_add(1, index, is_here.to(at::kFloat).neg());
   logits.copy_((softmax * grad_scale).masked_fill(part.has_target().logical_not().unsqueeze(1), 0));

@@ -4,6 +4,7 @@
 
 #include "kernels/cross_entropy.h"
 #include "kernels/label_draw.h"
+#include "ops/library_functions.h"
 
 namespace athanor::ops {
 namespace {
@@ -62,6 +63,7 @@ void draw_labels_into(const LogitsPart& part, const LabelDraw& draw, int64_t voc
   const Tensor row = at::arange(draw.first_row, draw.first_row + part.rows(), options).unsqueeze(1),
                id = at::arange(part.first, part.first + part.width(), options);
   const Tensor upper = shifted(bits_of(draw.key, row * vocab_size + id), 32).to(at::kDouble);
+  start_library_functions();
   const Tensor exponential = -((upper + 0.5) * -0x1p-32).log1p();
   const auto [value, column] = (part.logits.to(at::kDouble) - exponential.log()).max(1);
   largest.copy_(at::where(has_target, value, -std::numeric_limits<double>::infinity()));

@@ -15,6 +15,12 @@ constexpr double kLeastNorm = 1e-7;                  // smaller matrices are not
 constexpr int64_t kLeaf = 64;                        // triangles up to this size are computed as squares
 constexpr int64_t kLibraryLeaf = 512;                // the same for the library, whose calls must be large
 constexpr int64_t kMostElements = int64_t{1} << 25;  // elements of the matrices that are computed at once
+constexpr int64_t kMostElementsOfDevice = int64_t{1} << 27;
+
+int64_t matrices_at_once(int64_t rows, int64_t columns, bool on_device) {
+  return std::max<int64_t>(1,
+                           (on_device ? kMostElementsOfDevice : kMostElements) / std::max<int64_t>(1, rows * columns));
+}
 
 // The same for any number of threads: squares of blocks of fixed size are added in order.
 double norm_of(const float* values, int64_t n) {
@@ -159,17 +165,29 @@ void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
 void orthogonalize(const Tensor& stack, const NewtonSchulz& how) {
   ATHANOR_ASSERT(stack.dim() == 3 && stack.scalar_type() == at::kFloat && stack.is_contiguous());
   const at::NoGradGuard no_grad;
-  if (!stack.is_cpu()) return portable::orthogonalize(stack, how);
-  const int64_t at_once = std::max<int64_t>(1, kMostElements / std::max<int64_t>(1, stack.size(1) * stack.size(2)));
+  const int64_t at_once = matrices_at_once(stack.size(1), stack.size(2), !stack.is_cpu());
   for (int64_t begin = 0; begin < stack.size(0); begin += at_once) {
     const Tensor part = stack.narrow(0, begin, std::min(at_once, stack.size(0) - begin));
-    how.dtype == at::kFloat ? orthogonalize_batch<float>(part, how) : orthogonalize_batch<kernels::Bf16>(part, how);
+    if (!stack.is_cpu())
+      portable::orthogonalize(part, how);
+    else
+      how.dtype == at::kFloat ? orthogonalize_batch<float>(part, how) : orthogonalize_batch<kernels::Bf16>(part, how);
   }
 }
 
 double orthogonalize_flops(int64_t rows, int64_t columns, int64_t steps) {
   const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
   return static_cast<double>(steps) * (m * m * n + m * m * m + 2 * m * m * n);
+}
+
+double orthogonalize_bytes(int64_t batch, int64_t rows, int64_t columns, const NewtonSchulz& how, bool on_device) {
+  const auto at_once = static_cast<double>(std::min(batch, matrices_at_once(rows, columns, on_device)));
+  const auto square = static_cast<double>(std::min(rows, columns)) * static_cast<double>(std::min(rows, columns)),
+             whole = static_cast<double>(rows) * static_cast<double>(columns),
+             size = how.dtype == at::kFloat ? 4.0 : 2.0;
+  if (!on_device) return at_once * (2 * size * (whole + square) + 4 * square + 4 * whole);
+  const double turned = rows > columns ? size * whole : 0;
+  return at_once * std::max(2 * size * (whole + square), (how.dtype == at::kFloat ? 4 : 4 + size) * whole + turned);
 }
 
 namespace portable {

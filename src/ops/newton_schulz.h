@@ -28,6 +28,9 @@ void orthogonalize(const Tensor& stack, const NewtonSchulz& how);
 /// Returns the multiplications and additions of one matrix, with one triangle of each symmetric product.
 double orthogonalize_flops(int64_t rows, int64_t columns, int64_t steps);
 
+/// Returns the bytes that orthogonalize takes for a stack of `batch` matrices in addition to it.
+double orthogonalize_bytes(int64_t batch, int64_t rows, int64_t columns, const NewtonSchulz& how, bool on_device);
+
 namespace portable {
 /// The same in torch ops, on any device.
 void orthogonalize(const Tensor& stack, const NewtonSchulz& how);

@@ -4,6 +4,7 @@
 
 #include "kernels/rope.h"
 #include "ops/device.h"
+#include "ops/library_functions.h"
 
 namespace athanor::ops {
 namespace {
@@ -52,6 +53,7 @@ Tensor inverse_frequency(int64_t head_dim, double theta) {
 
 Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale) {
   const at::NoGradGuard no_grad;
+  start_library_functions();
   const Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * frequency;
   Tensor cos = angle.cos(), sin = angle.sin();
   if (scale != 1.0) {

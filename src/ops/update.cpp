@@ -4,11 +4,14 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/cuda/update.h"
+#include "ops/device/on_stream.h"
 #include "ops/master.h"
 
 namespace athanor::ops {
 namespace {
 
+using device::data;
 using kernels::Bf16;
 using kernels::Masters;
 
@@ -17,6 +20,13 @@ bool on_host(const UpdateMemory& memory) { return memory.grad.is_cpu(); }
 Masters masters_of(const UpdateMemory& memory) {
   if (!memory.master_low.defined()) return {pointer<float>(memory.weight), nullptr, nullptr};
   return {nullptr, pointer<Bf16>(memory.weight), pointer<uint16_t>(memory.master_low)};
+}
+
+bool has_kernels(const UpdateMemory& memory) { return device::has_kernels(memory.grad); }
+
+Masters masters_there(const UpdateMemory& memory) {
+  if (!memory.master_low.defined()) return {data<float>(memory.weight), nullptr, nullptr};
+  return {nullptr, data<Bf16>(memory.weight), data<uint16_t>(memory.master_low)};
 }
 
 Tensor applies_of(const OnDevice& there) { return there.grad_scale.isnan().logical_not(); }
@@ -53,6 +63,12 @@ int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tens
     });
     return changed;
   }
+  if (has_kernels(memory)) {
+    kernels::cuda::sgd(device::OnStream(memory.grad), rule, masters_there(memory), data<float>(momentum),
+                       data<float>(memory.grad), memory.grad.numel(), data<int64_t>(there.changed),
+                       data<float>(there.grad_scale));
+    return 0;
+  }
   const Tensor applies = applies_of(there), g = memory.grad * there.grad_scale, before = masters_on_device(memory);
   const Tensor m = momentum * rule.momentum + g, step = rule.nesterov ? g + m * rule.momentum : m;
   set_where(applies, momentum, m);
@@ -75,6 +91,12 @@ int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, cons
     *clipped.data_ptr<int64_t>() += num_clipped;
     return changed;
   }
+  if (has_kernels(memory)) {
+    kernels::cuda::sophia(device::OnStream(memory.grad), rule, masters_there(memory), data<float>(exp_avg),
+                          data<float>(hessian), data<float>(memory.grad), memory.grad.numel(),
+                          data<int64_t>(there.changed), data<int64_t>(clipped), data<float>(there.grad_scale));
+    return 0;
+  }
   const Tensor applies = applies_of(there), g = memory.grad * there.grad_scale, before = masters_on_device(memory);
   const Tensor m = exp_avg + (g - exp_avg) * (1.0f - rule.beta1), ratio = m / (hessian * rule.rho + 1e-15f);
   const Tensor step = ratio.clamp(-1, 1);
@@ -95,6 +117,12 @@ int64_t subtract(double keep, double factor, const Tensor& rate, const UpdateMem
       changed += kernels::subtract(kept, step, masters_of(memory).at(at), direction + at, end - at);
     });
     return changed;
+  }
+  if (has_kernels(memory)) {
+    kernels::cuda::subtract(device::OnStream(memory.grad), static_cast<float>(keep), factor, data<float>(rate),
+                            masters_there(memory), data<float>(memory.grad), memory.grad.numel(),
+                            data<int64_t>(there.changed), data<float>(there.grad_scale));
+    return 0;
   }
   const Tensor before = masters_on_device(memory);
   const Tensor step = rate.defined() ? memory.grad * (rate * factor).to(at::kFloat) : memory.grad * factor;
@@ -131,6 +159,14 @@ void lamb_direction(const kernels::LambStep& rule, const UpdateMemory& memory, c
     for (const auto& [weights, directions] : sums) square[0] += weights, square[1] += directions;
     return;
   }
+  if (has_kernels(memory)) {
+    const int64_t n = memory.grad.numel();
+    const Tensor partials = at::empty({kernels::cuda::lamb_partials(n)}, squares.options());
+    kernels::cuda::lamb_direction(device::OnStream(memory.grad), rule, masters_there(memory), data<float>(exp_avg),
+                                  data<float>(exp_avg_sq), data<float>(memory.grad), n, data<double>(partials),
+                                  data<double>(squares), data<float>(there.grad_scale));
+    return;
+  }
   const Tensor applies = applies_of(there), g = memory.grad * there.grad_scale, w = masters_on_device(memory);
   const Tensor m = exp_avg + (g - exp_avg) * static_cast<float>(1 - rule.beta1);
   const Tensor v = exp_avg_sq * static_cast<float>(rule.beta2) + g * static_cast<float>(1 - rule.beta2) * g;
@@ -144,6 +180,11 @@ void lamb_direction(const kernels::LambStep& rule, const UpdateMemory& memory, c
 
 void add_squares(double beta, double tokens, const Tensor& grad, const Tensor& hessian) {
   const auto kept = static_cast<float>(beta), count = static_cast<float>(tokens);
+  if (!grad.is_cpu() && device::has_kernels(grad)) {
+    kernels::cuda::add_squares(device::OnStream(grad), kept, count, data<float>(grad), data<float>(hessian),
+                               grad.numel());
+    return;
+  }
   if (!grad.is_cpu()) {
     hessian.mul_(kept).add_((grad * count) * grad, 1.0f - kept);
     return;
@@ -160,6 +201,11 @@ void momentum_direction(const kernels::MomentumStep& rule, const Tensor& grad, c
     auto *m = pointer<float>(momentum), *g = pointer<float>(grad);
     for_rows(grad.numel(), 1,
              [&](int64_t at, int64_t end) { kernels::momentum_direction(rule, m + at, g + at, end - at); });
+    return;
+  }
+  if (device::has_kernels(grad)) {
+    kernels::cuda::momentum_direction(device::OnStream(grad), rule, data<float>(momentum), data<float>(grad),
+                                      grad.numel(), data<float>(there.grad_scale));
     return;
   }
   const Tensor applies = applies_of(there), g = grad * there.grad_scale;

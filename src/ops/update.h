@@ -1,6 +1,6 @@
 #pragma once
 // The elementwise parts of SGD, LAMB, Sophia-G and Muon over flat memory on any device (kernels/update.h). On a device
-// they are torch ops: the host waits for nothing.
+// they are kernels (kernels/cuda/update.h), or torch ops where there are none: the host waits for nothing.
 
 #include "kernels/update.h"
 #include "ops/tensor.h"

@@ -6,6 +6,7 @@
 
 #include "ops/cross_entropy_parts.h"
 #include "ops/embedding.h"
+#include "ops/library_functions.h"
 #include "ops/linear.h"
 #include "ops/tiles.h"
 
@@ -23,6 +24,7 @@ struct Chunk {
   // 0 without a target. A wrong target has no logit: the host checks it before (head_of), a device makes it NaN, which
   // the guard of the step refuses.
   Tensor losses(int64_t vocab_size) const {
+    ops::start_library_functions();
     const Tensor losses = at::where(part.has_target(), (maxima - at_target) + sums.log(), 0.0f);
     if (losses.is_cpu()) return losses;
     const Tensor is_wrong = part.has_target().logical_and((part.targets < 0).logical_or(part.targets >= vocab_size));

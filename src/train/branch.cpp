@@ -29,7 +29,7 @@ constexpr std::array<std::string_view, 16> kSameBranch = {"train.steps ",
                                                           "data.num_threads ",
                                                           "data.verify ",
                                                           "moe.dispatch"};
-constexpr std::array<std::string_view, 2> kOfCheckpoint = {"checkpoint.fresh_moments ",
+constexpr std::array<std::string_view, 3> kOfCheckpoint = {"checkpoint.fresh_moments ", "checkpoint.fresh_groups ",
                                                            "checkpoint.allow_model_change "};
 
 template <size_t N>

@@ -22,7 +22,7 @@ using nlohmann::json;
 // What a checkpoint sets in addition to tensors.
 struct CheckedNumbers {
   RunPosition position;
-  Moments moments = Moments::kLoad;
+  FreshState fresh;
   std::map<std::string, int64_t> fresh_since;  // unless the moments are fresh
   RouterRows previous_share, router_bias;      // empty: stay as they are
   std::vector<std::string> notes;              // for the log, if the checkpoint is taken
@@ -49,11 +49,12 @@ CheckedNumbers check_numbers(const TrainState& state, const CheckpointReader& ch
     checked.notes.push_back(fmt::format("{}: {}, as checkpoint.allow_model_change permits", where, each));
   checked.position = read_progress(state, stored, checkpoint.folder());
   std::string note;
-  checked.moments = choose_moments(state, checkpoint, chosen, checked.position.step, note);
+  checked.fresh = choose_fresh_state(state, checkpoint, chosen, checked.position.step, note);
   if (!note.empty()) checked.notes.push_back(note);
-  if (checked.moments == Moments::kLoad)
+  if (!checked.fresh.all)
     checked.fresh_since =
         read_updates(state.config.model, stored.value(kOptimizerUpdates, json()), checked.position.step, where);
+  for (const std::string& each : checked.fresh.parameters) checked.fresh_since[each] = checked.position.step;
   checked.previous_share = read_router_rows(stored, kRouterPreviousShare, state.config.model, where);
   checked.router_bias = read_router_bias(state, stored, where);
   return checked;
@@ -62,9 +63,9 @@ CheckedNumbers check_numbers(const TrainState& state, const CheckpointReader& ch
 // Collective.
 void take(TrainState& state, CheckedNumbers checked) {
   for (const auto& note : checked.notes) log::info("{}", note);
-  share_loaded_state(state, checked.moments);
+  share_loaded_state(state, checked.fresh);
   state.position = std::move(checked.position);
-  if (checked.moments == Moments::kFresh) {
+  if (checked.fresh.all) {
     note_fresh_moments(state);
   } else {
     state.optimizer.set_fresh_since(std::move(checked.fresh_since));
@@ -95,7 +96,7 @@ std::optional<NotFinite> load_what_is_in_order(const CheckpointReader& checkpoin
 
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen) {
   CheckedNumbers checked = check_numbers(state, checkpoint, chosen);
-  const auto first = load_verified(checkpoint, state_targets(state, checked.moments), team_of(state.model.mesh));
+  const auto first = load_verified(checkpoint, state_targets(state, checked.fresh), team_of(state.model.mesh));
   ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite although its hashes are right: {}; take an older checkpoint",
                            checkpoint.folder().string(), first->text());
   take(state, std::move(checked));
@@ -105,7 +106,7 @@ std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std:
   CheckedNumbers checked;
   const auto choose = [&](const CheckpointReader& checkpoint) {
     checked = check_numbers(state, checkpoint, Chosen::kAsNewest);
-    return state_targets(state, checked.moments);
+    return state_targets(state, checked.fresh);
   };
   auto loaded = load_newest(folder, choose, team_of(state.model.mesh));
   if (loaded) take(state, std::move(checked));
@@ -118,7 +119,7 @@ bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, cons
   std::vector<TargetView> targets;
   team.on_all([&] {
     checked = check_numbers(state, checkpoint, Chosen::kAsNewest);
-    targets = state_targets(state, checked.moments);
+    targets = state_targets(state, checked.fresh);
     checkpoint.check_fits(targets);
   });
   const auto load = [&] {

@@ -13,7 +13,10 @@
 #include "base/text.h"
 #include "comm/testing/played_groups.h"
 #include "layout/device_workspace.h"
+#include "layout/holding.h"
+#include "layout/update_cost.h"
 #include "model/initialize.h"
+#include "optim/home_matrices.h"
 #include "parallel/testing/small_layouts.h"
 #include "train/memory_remedies.h"
 #include "train/testing/device_case.h"
@@ -133,6 +136,43 @@ TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMe
     if (std::getenv("ATHANOR_PRINT_MEMORY"))
       fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (computed / found - 1),
                  found / 1e6);
+  }
+}
+
+// Muon's exchanges, as HomeMatrices makes them; what the products take is tested in ops/newton_schulz_test.cpp.
+TEST(OnDeviceMemory, OfAnUpdateIsThatOfTheFormula) {
+  for (const Degrees& degrees : {Degrees{1, 1, 1, "none"}, {1, 4, 2, "ep_aware"}, {1, 2, 1, "optimizer", 2, 1}}) {
+    RunConfig config = config_of("olmoe", degrees, "allgather");
+    config.optimizer.name = "muon";
+    const int size = degrees.world();
+    const Layout layout(config, size);
+    comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
+      Mesh mesh(layout, world);
+      if (size > 1) mesh.use(device);
+      const ShardPlan shards(mesh, parse_sharding(config.parallelism.sharding));
+      const ParameterStore store(
+          make_bucket_entries(held_parameters(config.model, config.parallelism, layout, world.rank())), at::kFloat,
+          ParameterStore::Use::kTraining, shards.sharding(bucket_elements(config)), device);
+      const HomeMatrices homes(store, shards);
+      std::vector<const BucketEntry*> entries;
+      for (const BucketEntry& entry : store.table())
+        if (is_muon_role(entry.role)) entries.push_back(&entry);
+      const HomePlan plan = homes.plan(entries);
+      const UpdateCost cost = count_update_cost(config, layout, world.rank(), store.table(), store.buckets());
+      guarded::queues().synchronize_all();
+      world.all().barrier();
+      const auto before = guarded::memory().asked();
+      guarded::memory().reset_peak();
+      homes.update(plan, store.grad(), [](std::span<const HomeStack>) {});
+      guarded::queues().synchronize_all();
+      const auto taken = static_cast<double>(guarded::memory().peak_asked() - before);
+      // Between the two, by how far the host is ahead.
+      EXPECT_GE(taken, 0.95 * (cost.held_bytes + cost.exchange_bytes)) << size << " ranks, " << world.rank();
+      EXPECT_LE(taken, 1.05 * (cost.held_bytes + cost.all_exchanges_bytes)) << size << " ranks, " << world.rank();
+      int64_t computed = 0;
+      for (const auto& [shape, count] : cost.computed) computed += count * shape.first * shape.second;
+      EXPECT_EQ(computed, plan.home_elements());
+    });
   }
 }
 

@@ -1,5 +1,7 @@
 #include "train/dry_run.h"
 
+#include "layout/update_cost.h"
+#include "optim/muon.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/weight_gatherer.h"
 #include "train/local_save.h"
@@ -49,16 +51,47 @@ void send_buckets(const RunConfig& config, const ParameterStore& parameters, con
   meter.read("weights", lines);
 }
 
+SentLine line_of(const RankTraffic& line, const Mesh& mesh) {
+  const auto& group = mesh.group(line.group).options().world_ranks;
+  const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
+  return {line.what.name(),
+          collective_name(line.collective),
+          group_name(line.group),
+          static_cast<int>(group.size()),
+          line.calls,
+          line.bytes,
+          line.bytes * share,
+          0};
+}
+
 // Adds the traffic other than gradients and weights.
 void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLine>& lines) {
-  const Layout& layout = mesh.layout();
-  for (const RankTraffic& line : count_rank_traffic(config, layout, mesh.rank(), config.data.seq_len)) {
-    if (line.what.purpose == TrafficPurpose::kGradients || line.what.purpose == TrafficPurpose::kWeights) continue;
-    const auto& group = mesh.group(line.group).options().world_ranks;
-    const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
-    lines.push_back({line.what.name(), collective_name(line.collective), group_name(line.group),
-                     static_cast<int>(group.size()), line.calls, line.bytes, line.bytes * share, 0});
+  for (const RankTraffic& line : count_rank_traffic(config, mesh.layout(), mesh.rank(), config.data.seq_len)) {
+    if (line.what.purpose != TrafficPurpose::kGradients && line.what.purpose != TrafficPurpose::kWeights)
+      lines.push_back(line_of(line, mesh));
   }
+}
+
+// Adds the traffic of the update, after that of the step, and returns the memory that the update takes for a time.
+double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters, bool on_device,
+                  std::vector<SentLine>& lines) {
+  const UpdateCost cost =
+      count_update_cost(config, mesh.layout(), mesh.rank(), parameters.table(), parameters.buckets());
+  const std::vector<SentLine> step = lines;
+  for (const RankTraffic& line : cost.sent) lines.push_back(line_of(line, mesh));
+  for (SentLine line : step) {
+    if (cost.second_backwards == 0 || line.what == "weights") continue;
+    line.what = "second " + line.what;
+    line.calls *= cost.second_backwards, line.bytes *= cost.second_backwards, line.inside *= cost.second_backwards;
+    line.in_flight = 0;
+    lines.push_back(line);
+  }
+  double products = 0;
+  for (const auto& [shape, count] : cost.computed)
+    products = std::max(products, ops::orthogonalize_bytes(count, shape.first, shape.second,
+                                                           newton_schulz_of(config.optimizer), on_device));
+  if (on_device) return cost.held_bytes + cost.all_exchanges_bytes + products;
+  return cost.held_bytes + std::max(cost.exchange_bytes, products);
 }
 
 // Without numbers of nodes all ranks are on one.
@@ -138,6 +171,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   }
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);
+  run.update_bytes = add_update(config, mesh, parameters, run.on_device, run.sent);
   return run;
 }
 

@@ -6,6 +6,7 @@
 // that the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the
 // model (layout/activations.h, layout/traffic.h); tests compare them with real runs.
 
+#include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
@@ -36,6 +37,8 @@ struct DryRun {
   size_t num_buckets = 0;
   StateBytes state;
   ActivationNeed activations;
+  /// What the update holds for a time, when the activations are gone: the larger of the two counts in the total.
+  double update_bytes = 0;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   double graph_bytes = 0;            ///< count_graph_bytes
   double staging_bytes = 0;          ///< count_staging_bytes; always of the host
@@ -54,8 +57,8 @@ struct DryRun {
   std::map<std::string, int64_t> collectives_in_flight() const;
   double communicator_bytes() const;
   double total_bytes() const {
-    return static_cast<double>(state.total()) + activations.peak_bytes + gradient_buffer_bytes + graph_bytes +
-           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
+    return static_cast<double>(state.total()) + std::max(activations.peak_bytes, update_bytes) + gradient_buffer_bytes +
+           graph_bytes + (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
   }
 };
 

@@ -65,6 +65,10 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
       "activations that come and go", a.transient_bytes(),
       run.on_device ? "with what attention takes in backward" : fmt::format("scratch of {} thread(s)", run.threads));
   text += line("tokens and targets of a step", a.batch_bytes);
+  if (run.update_bytes > 0)
+    text += line("in the update, for a time", run.update_bytes,
+                 run.update_bytes > a.peak_bytes ? "matrices at their home; in the total in place of activations"
+                                                 : "matrices at their home; in place of activations");
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
     text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
@@ -165,6 +169,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["gradients"] = run.state.gradient;
   memory["activations_kept"] = run.activations.kept_bytes;
   memory["activations_transient"] = run.activations.transient_bytes();
+  memory["update_transient"] = run.update_bytes;
   memory["rounded_gradients"] = run.gradient_buffer_bytes;
   memory["next_to_graph"] = run.graph_bytes;
   if (run.on_device) {

@@ -41,6 +41,13 @@ RunConfig config_of(const std::string& sharding, const std::string& reduce_dtype
   return config;
 }
 
+RunConfig with(const std::string& optimizer) {
+  RunConfig config = config_of("ep_aware", "float32");
+  config.optimizer.name = optimizer;
+  config.optimizer.hessian_interval = 1;
+  return config;
+}
+
 Batch batch_of(const RunConfig& config) {
   const CounterRandom random(1, "dry run");
   const int64_t sequences = config.train.global_batch_size, seq_len = config.data.seq_len;
@@ -85,7 +92,9 @@ std::vector<Real> run_ranks_of(const RunConfig& config, int world_size) {
 }
 
 TEST(DryRun, OfEachRankSaysWhatItHoldsAndSends) {
-  for (const auto& config : {config_of("ep_aware", "float32"), config_of("optimizer", "bfloat16")}) {
+  for (const auto& config : {config_of("ep_aware", "float32"), config_of("optimizer", "bfloat16"), with("lamb"),
+                             with("muon"), with("sophiag")}) {
+    SCOPED_TRACE(config.optimizer.name);
     const auto ranks = run_ranks_of(config, 8);
     for (int rank = 0; rank < 8; ++rank) {
       const Real& real = ranks[static_cast<size_t>(rank)];

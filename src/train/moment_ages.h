@@ -36,14 +36,17 @@ enum class Chosen {
   kAsNewest  ///< it is the run's newest, from which the run continues
 };
 
-/// Decides whether all moments are read or all begin at zero. They begin at zero
+/// Decides whose state is read and whose begins at zero. All begins at zero
 /// - if checkpoint.fresh_moments asks for it and the checkpoint was chosen by name, or lacks moments (with kAsNewest an
 ///   earlier start has already begun at zero, and the checkpoint has what came after that);
 /// - if the checkpoint is of step 0 and lacks moments, as an imported model does.
+/// The state of the parameters in checkpoint.fresh_groups begins at zero if the checkpoint was chosen by name, or lacks
+/// it.
 /// @param step  the checkpoint's.
 /// @param note  gets a line for the log if the configuration asks for fresh moments.
-/// @throws CheckpointError naming the moments that the checkpoint lacks, in all other cases in which it lacks some.
-Moments choose_moments(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen, int64_t step,
-                       std::string& note);
+/// @throws CheckpointError naming the state that the checkpoint lacks and what to set, in all other cases in which it
+///         lacks some.
+FreshState choose_fresh_state(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen, int64_t step,
+                              std::string& note);
 
 }  // namespace athanor

@@ -103,17 +103,28 @@ void add_element_targets(const OptimizerSet& set, const BucketEntry& entry, Flat
   }
 }
 
-void add_whole_targets(const OptimizerSet& set, std::vector<TargetView>& targets) {
+void add_whole_targets(const OptimizerSet& set, const std::function<bool(const BucketEntry&)>& reads,
+                       std::vector<TargetView>& targets) {
   for (const auto& optimizer : set.optimizers()) {
     for (const HeldState& held : optimizer->state()) {
       if (held.kind.extent == Extent::kScalar)
         targets.push_back(target_of(held.kind.tensor_name(""), whole_slice({1}), held.values));
       if (held.kind.extent != Extent::kMatrix) continue;
       for (const BucketEntry* entry : optimizer->parameters().entries()) {
+        if (!reads(*entry)) continue;
         targets.push_back(target_of(held.kind.tensor_name(entry->name), matrices_of(*entry),
                                     matrix_values(*optimizer, held, *entry)));
       }
     }
+  }
+}
+
+void zero_state_of(const OptimizerSet& set, const BucketEntry& entry) {
+  for_each_owned_state(set, entry.range(), [](const Tensor& values) { values.zero_(); });
+  for (const auto& optimizer : set.optimizers()) {
+    for (const HeldState& held : optimizer->state())
+      if (held.kind.extent == Extent::kMatrix && updates(*optimizer, entry))
+        matrix_values(*optimizer, held, entry).zero_();
   }
 }
 

@@ -31,8 +31,11 @@ void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
 /// Appends, as targets of a load, the per-element state of an owned range of flat memory within one entry.
 void add_element_targets(const OptimizerSet& set, const BucketEntry& entry, FlatRange owned,
                          std::vector<TargetView>& targets);
-/// Appends, as targets of a load, the per-matrix state and the scalars that this rank holds.
-void add_whole_targets(const OptimizerSet& set, std::vector<TargetView>& targets);
+/// Appends, as targets of a load, the per-matrix state of the parameters that `reads` takes, and the scalars.
+void add_whole_targets(const OptimizerSet& set, const std::function<bool(const BucketEntry&)>& reads,
+                       std::vector<TargetView>& targets);
+/// Sets the state of a parameter that this rank holds to zero.
+void zero_state_of(const OptimizerSet& set, const BucketEntry& entry);
 
 /// Calls visit(values) for the per-element state of the owned elements in `range` of flat memory, once for each kind
 /// and contiguous piece. Ranks that own the same elements have the same order of calls.

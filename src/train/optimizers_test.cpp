@@ -15,6 +15,15 @@ const char* const kNames[] = {"lamb", "muon", "sophia"};
 
 class OptimizersOfARun : public Ranks {
  protected:
+  // The message with which every rank refuses.
+  static std::string refusal_of(const RunConfig& config, const std::function<void(TrainState&)>& act) {
+    try {
+      on_ranks(config, act);
+    } catch (const CheckpointError& error) {
+      return error.what();
+    }
+    return "";
+  }
   static std::function<TrainStateOptions()> options(const std::string& name, const RunConfig& config) {
     return [=] {
       TrainStateOptions with;
@@ -213,9 +222,54 @@ TEST_F(OptimizersOfARun, StateThatACheckpointLacksIsNamedAndMayBeginAtZero) {
     load_into_lamb(false);
     FAIL() << "it was loaded";
   } catch (const CheckpointError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find("trust_ratio/model.embed_tokens.weight"), std::string::npos) << text;
-    EXPECT_NE(text.find("checkpoint.fresh_moments = true"), std::string::npos) << text;
+    EXPECT_SAYS(error.what(), "trust_ratio/model.embed_tokens.weight");
+    EXPECT_SAYS(error.what(), "checkpoint.fresh_moments = true");
+  }
+}
+
+// Norms that AdamW updated go to SGD: their state alone begins at zero, on every layout, and not once more when the run
+// continues from its newest checkpoint.
+TEST_F(OptimizersOfARun, TheStateOfNamedGroupsBeginsAtZeroAndThatOfTheOthersIsRead) {
+  const RunConfig first = config(kOne, "all_adamw");
+  on_ranks(first, [](TrainState& state) {
+    initialize(state);
+    train(state, 2);
+    save_checkpoint(state);
+  });
+  const auto before = tensors_of(checkpoint_of(first, 2));
+  for (const size_t i : {size_t{0}, size_t{2}, size_t{5}}) {
+    RunConfig next = config(kLayouts[i], fmt::format("norms_to_sgd{}", i));
+    next.optimizer.groups = {{.match = {"norm"}, .name = "sgd"}};
+    const auto load = [&](TrainState& state) {
+      load_checkpoint(state, CheckpointReader::open(checkpoint_of(first, 2)));
+      save_checkpoint(state);
+    };
+    EXPECT_SAYS(refusal_of(next, load), "checkpoint.fresh_groups = [\"norm\"]");
+    next.checkpoint.fresh_groups = {"norm"};
+    on_ranks(next, load);
+    auto loaded = tensors_of(checkpoint_of(next, 2));
+    for (const auto& [tensor, values] : loaded) {
+      if (tensor.starts_with("momentum/"))
+        EXPECT_EQ(values.abs().max().item<float>(), 0) << tensor;
+      else
+        EXPECT_TRUE(at::equal(values, before.at(tensor))) << tensor;
+    }
+    on_ranks(next, [&](TrainState& state) {
+      load(state);
+      std::map<std::string, int64_t> expected;
+      for (const ParameterSpec& spec : make_inventory(state.config.model))
+        if (spec.role == Role::kNorm) expected[spec.name] = 2;
+      if (state.optimizer.fresh_since != expected) throw std::runtime_error("other ages of moments");
+      train(state, 1);
+      save_checkpoint(state);
+    });
+    const auto trained = tensors_of(checkpoint_of(next, 3));
+    on_ranks(next, [&](TrainState& state) {
+      load_newest_checkpoint(state, RunFolder{next.train.run_dir}.checkpoints());
+      state.position.step = 4;  // for another name
+      save_checkpoint(state);
+    });
+    expect_equal(trained, tensors_of(checkpoint_of(next, 4)), "newest");
   }
 }
 

@@ -45,13 +45,13 @@ void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range,
 }
 
 // What one of several equal owners has read.
-void share_with_copies(TrainState& state, Moments moments, SharedBy how) {
+void share_with_copies(TrainState& state, const FreshState& fresh, SharedBy how) {
   for (const Bucket& bucket : state.model.parameters.buckets()) {
     comm::Communicator* copies = state.model.plan.of(bucket).copies;
     if (!copies || copies->size() == 1) continue;
     const FlatRange owned = state.model.plan.owned(bucket);
     share_from_first(*copies, state.model.parameters.compute().narrow(0, owned.begin, owned.size()), how);
-    if (moments == Moments::kLoad) {
+    if (!fresh.all) {
       for_each_owned_state(state.optimizer.set, owned,
                            [&](const Tensor& values) { share_from_first(*copies, values, how); });
     }
@@ -125,22 +125,18 @@ std::vector<PieceView> gradient_pieces(const ModelState& model) {
   return pieces;
 }
 
-std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint) {
-  std::vector<std::string> missing = state.optimizer.set.plan().tensor_names(state.config.model);
-  std::erase_if(missing, [&](const std::string& name) { return checkpoint.manifest().tensors.contains(name); });
-  return missing;
-}
-
-std::vector<TargetView> state_targets(TrainState& state, Moments moments) {
+std::vector<TargetView> state_targets(TrainState& state, const FreshState& fresh) {
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.model.plan.owned(bucket); };
   for_each_part(state.model, owned, [&](const BucketEntry& e, FlatRange range) {
     const comm::Communicator* copies = state.model.plan.of(e.replication).copies;
     if (copies && copies->rank() != 0) return;
     add_master_target(state, e, range, targets);
-    if (moments == Moments::kLoad) add_element_targets(state.optimizer.set, e, range, targets);
+    if (!fresh.has(e.name)) add_element_targets(state.optimizer.set, e, range, targets);
   });
-  if (moments == Moments::kLoad) add_whole_targets(state.optimizer.set, targets);
+  if (!fresh.all)
+    add_whole_targets(
+        state.optimizer.set, [&](const BucketEntry& e) { return !fresh.has(e.name); }, targets);
   return targets;
 }
 
@@ -149,10 +145,11 @@ void zero_optimizer_state(TrainState& state) {
     for (const HeldState& held : optimizer->state()) held.values.zero_();
 }
 
-void share_loaded_state(TrainState& state, Moments moments) {
-  if (moments == Moments::kFresh)
-    zero_optimizer_state(state);  // a checkpoint that was passed over may have filled some
-  share_with_copies(state, moments, parse_shared_by(state.config.checkpoint.load));
+void share_loaded_state(TrainState& state, const FreshState& fresh) {
+  if (fresh.all) zero_optimizer_state(state);
+  for (const BucketEntry& e : state.model.parameters.table())
+    if (!fresh.all && fresh.has(e.name)) zero_state_of(state.optimizer.set, e);
+  share_with_copies(state, fresh, parse_shared_by(state.config.checkpoint.load));
   gather_weights(state.model);
 }
 

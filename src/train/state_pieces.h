@@ -2,6 +2,7 @@
 // A rank's part of the state as slices of whole tensors, named as checkpoints name them: the slices that it writes and
 // reads.
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -33,22 +34,22 @@ std::vector<PieceView> master_pieces(const ModelState& model, Writers writers = 
 /// Returns the pieces of the gradients as compute_gradients left them, summed over ranks: tensors "grad/NAME".
 std::vector<PieceView> gradient_pieces(const ModelState& model);
 
-/// Returns the tensors of the optimizers' state that the checkpoint lacks: "exp_avg/NAME", ...
-std::vector<std::string> missing_state(const TrainState& state, const CheckpointReader& checkpoint);
+/// The parameters whose optimizer state begins at zero in a load; that of the others is read.
+struct FreshState {
+  bool all = false;  ///< every parameter's, and the state that belongs to no parameter
+  std::set<std::string> parameters = {};
 
-/// What a load does with the optimizers' state.
-enum class Moments {
-  kLoad,  ///< it is read; the checkpoint must have all of it
-  kFresh  ///< it becomes zero
+  bool has(const std::string& parameter) const { return all || parameters.contains(parameter); }
 };
-/// Returns the master weights and moments that this rank reads, as targets of a load: what it owns. If several ranks
-/// own the same elements, one reads them.
-std::vector<TargetView> state_targets(TrainState& state, Moments moments);
+/// Returns the master weights and moments that this rank reads, as targets of a load: what it owns, without what begins
+/// fresh. If several ranks own the same elements, one reads them.
+std::vector<TargetView> state_targets(TrainState& state, const FreshState& fresh);
 /// Sets the optimizers' state to zero, after a load that may have filled some of it.
 void zero_optimizer_state(TrainState& state);
-/// To be called when the targets of every rank are full: ranks that own the same elements get them as checkpoint.load
-/// determines, then the ranks gather the weights that forward reads. Collective.
-void share_loaded_state(TrainState& state, Moments moments);
+/// To be called when the targets of every rank are full: what begins fresh becomes zero, as a checkpoint that was
+/// passed over may have filled some of it, ranks that own the same elements get them as checkpoint.load determines,
+/// then the ranks gather the weights that forward reads. Collective.
+void share_loaded_state(TrainState& state, const FreshState& fresh);
 
 /// Sets the master weights, and the weights that forward reads, from `read`. If several data ranks hold a parameter,
 /// the first of them reads and the others get it as `how` determines (checkpoint.load). Collective. An exception of

@@ -23,6 +23,7 @@
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/swiglu.h"
+#include "kernels/cuda/update.h"
 
 namespace athanor::kernels::cuda {
 namespace {
@@ -243,6 +244,28 @@ const std::vector<Case>& cases() {
        auto* changed = a.zeros<int64_t>(1);
        return [=] { adamw(s, some_step(), weight, low, m, v, grad, count, changed); }; },
      [](const Shape& n) { return 32.0 * n.tokens * n.hidden * 2; }},
+    {"sgd, bf16 and 16 bits", [](const Stream& s, Arena& a, const Shape& n) {
+       const int64_t count = n.tokens * n.hidden * 2;
+       const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
+       auto *m = a.zeros<float>(count), *grad = a.numbers<float>(count);
+       auto* changed = a.zeros<int64_t>(1);
+       return [=] { sgd(s, {1e-3f, 0.1f, 0.9f, 1, false}, masters, m, grad, count, changed, nullptr); }; },
+     [](const Shape& n) { return 24.0 * n.tokens * n.hidden * 2; }},
+    {"sophia, bf16 and 16 bits", [](const Stream& s, Arena& a, const Shape& n) {
+       const int64_t count = n.tokens * n.hidden * 2;
+       const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
+       auto *m = a.zeros<float>(count), *h = a.zeros<float>(count), *grad = a.numbers<float>(count);
+       auto *changed = a.zeros<int64_t>(1), *clipped = a.zeros<int64_t>(1);
+       return [=] { sophia(s, {1e-3f, 0.1f, 0.9f, 1, 0.01f}, masters, m, h, grad, count, changed, clipped, nullptr); }; },
+     [](const Shape& n) { return 28.0 * n.tokens * n.hidden * 2; }},
+    {"lamb, bf16 and 16 bits", [](const Stream& s, Arena& a, const Shape& n) {
+       const int64_t count = n.tokens * n.hidden * 2;
+       const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
+       auto *m = a.zeros<float>(count), *v = a.zeros<float>(count), *grad = a.numbers<float>(count);
+       auto *partials = a.zeros<double>(lamb_partials(count)), *squares = a.zeros<double>(2);
+       const LambStep step{1e-6f, 0.1f, 0.9, 0.999, 0.1f, 0.01f, 1};
+       return [=] { lamb_direction(s, step, masters, m, v, grad, count, partials, squares, nullptr); }; },
+     [](const Shape& n) { return 28.0 * n.tokens * n.hidden * 2; }},
     {"sum_of_squares", [](const Stream& s, Arena& a, const Shape& n) {
        const int64_t count = n.tokens * n.hidden * 2;
        const auto* x = a.numbers<float>(count);

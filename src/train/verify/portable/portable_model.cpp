@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "base/error.h"
+#include "ops/library_functions.h"
 
 namespace athanor::portable {
 namespace {
@@ -84,6 +85,7 @@ Rotation rotation_of(const ModelConfig& m) {
 Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotation) {
   const Tensor frequency = at::tensor(rotation.frequency, at::kDouble);
   const Tensor angle = position_BT.view({x.size(0), x.size(1), 1, 1}) * frequency;
+  ops::start_library_functions();
   const Tensor cos = angle.cos() * rotation.scale, sin = angle.sin() * rotation.scale;
   const int64_t half = x.size(3) / 2;
   const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);

@@ -1,0 +1,205 @@
+#include "kernels/cuda/update.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/cuda/testing/device.h"
+#include "kernels/master.h"
+
+namespace athanor::kernels::update_test {
+namespace {
+
+using namespace test;
+
+class UpdateOnCuda : public OnEachPlace {
+ protected:
+  // Masters in both forms, in the memory of the place and on the host.
+  struct Case {
+    int64_t n;
+    bool split;
+    std::vector<float> master;
+    std::vector<Bf16> weight;
+    std::vector<uint16_t> low;
+
+    Masters masters() {
+      return split ? Masters{nullptr, weight.data(), low.data()} : Masters{master.data(), nullptr, nullptr};
+    }
+  };
+  static std::vector<Case> cases() {
+    std::vector<Case> all;
+    for (const int64_t n : {0, 1, 37, 256, 4 * 8 * 256 + 4, 20003}) {
+      for (const bool split : {false, true}) {
+        Case c{n, split, numbers<float>(n, 1), std::vector<Bf16>(static_cast<size_t>(n)),
+               std::vector<uint16_t>(static_cast<size_t>(n))};
+        for (size_t i = 0; i < c.master.size(); i += 5) c.master[i] = 0;
+        for (size_t i = 0; i < c.master.size(); ++i) split_master(c.master[i], c.weight[i], c.low[i]);
+        all.push_back(std::move(c));
+      }
+    }
+    return all;
+  }
+
+  // Calls there(masters, changed) with memory of the place, and here(masters) on the host, which returns the weights
+  // that changed; then the masters must have the same bits, and the counts be the same.
+  template <class There, class Here>
+  void expect_the_masters_of_the_cpu(Case& c, There there, Here here) {
+    const auto on_master = put(c.master);
+    const auto on_weight = put(c.weight);
+    const auto on_low = put(c.low);
+    const auto changed = put(std::vector<int64_t>{7});
+    there(c.split ? Masters{nullptr, on_weight.data(), on_low.data()} : Masters{on_master.data(), nullptr, nullptr},
+          changed.data());
+    const int64_t count = here(c.masters());
+    EXPECT_EQ(changed.values()[0], 7 + count) << c.n;
+    expect_same_bits(on_master.values(), c.master, "master");
+    expect_same_bits(on_weight.values(), c.weight, "weight");
+    EXPECT_EQ(on_low.values(), c.low);
+  }
+};
+ATHANOR_ON_CUDA_PLACES(UpdateOnCuda);
+
+TEST_P(UpdateOnCuda, SgdHasTheBitsOfTheCpus) {
+  for (Case& c : cases()) {
+    for (const bool nesterov : {false, true}) {
+      const SgdStep step{1e-2f, 0.1f, 0.9f, 0.5f, nesterov};
+      auto m = numbers<float>(c.n, 2), grad = numbers<float>(c.n, 3);
+      const auto on_m = put(m), on_grad = put(grad);
+      expect_the_masters_of_the_cpu(
+          c,
+          [&](const Masters& masters, int64_t* changed) {
+            cuda::sgd(stream(), step, masters, on_m.data(), on_grad.data(), c.n, changed, nullptr);
+          },
+          [&](const Masters& masters) { return sgd(step, masters, m.data(), grad.data(), c.n); });
+      expect_same_bits(on_m.values(), m, "momentum");
+      expect_same_bits(on_grad.values(), grad, "gradient");
+    }
+  }
+}
+
+TEST_P(UpdateOnCuda, SophiaHasTheBitsOfTheCpusAndCountsWhatItClips) {
+  for (Case& c : cases()) {
+    const SophiaStep step{1e-2f, 0.1f, 0.9f, 0.5f, 0.04f};
+    auto m = numbers<float>(c.n, 2), hessian = numbers<float>(c.n, 4, 100), grad = numbers<float>(c.n, 3);
+    for (float& h : hessian) h = h < 0 ? 0 : h;
+    const auto on_m = put(m), on_hessian = put(hessian), on_grad = put(grad);
+    const auto clipped = put(std::vector<int64_t>{5});
+    int64_t clipped_here = 0;
+    expect_the_masters_of_the_cpu(
+        c,
+        [&](const Masters& masters, int64_t* changed) {
+          cuda::sophia(stream(), step, masters, on_m.data(), on_hessian.data(), on_grad.data(), c.n, changed,
+                       clipped.data(), nullptr);
+        },
+        [&](const Masters& masters) {
+          const auto counts = sophia(step, masters, m.data(), hessian.data(), grad.data(), c.n);
+          clipped_here = counts.clipped;
+          return counts.changed;
+        });
+    EXPECT_EQ(clipped.values()[0], 5 + clipped_here);
+    EXPECT_TRUE(c.n < 100 || (clipped_here > 0 && clipped_here < c.n));
+    expect_same_bits(on_m.values(), m, "mean gradient");
+    expect_same_bits(on_grad.values(), grad, "gradient");
+  }
+}
+
+TEST_P(UpdateOnCuda, SubtractHasTheBitsOfTheCpusWithARateThereToo) {
+  for (Case& c : cases()) {
+    for (const float rate : {1.0f, 0.3f}) {
+      auto direction = numbers<float>(c.n, 6);
+      const auto on_direction = put(direction);
+      const auto on_rate = put(std::vector<float>{rate});
+      constexpr double kFactor = 0.0123;
+      expect_the_masters_of_the_cpu(
+          c,
+          [&](const Masters& masters, int64_t* changed) {
+            cuda::subtract(stream(), 0.99f, kFactor, rate == 1 ? nullptr : on_rate.data(), masters, on_direction.data(),
+                           c.n, changed, nullptr);
+          },
+          [&](const Masters& masters) {
+            return subtract(0.99f, static_cast<float>(kFactor * double{rate}), masters, direction.data(), c.n);
+          });
+      expect_same_bits(on_direction.values(), direction, "direction");
+    }
+  }
+}
+
+TEST_P(UpdateOnCuda, LambsDirectionsHaveTheBitsOfTheCpusAndItsSumsThoseOfDoubles) {
+  for (Case& c : cases()) {
+    LambStep step{};
+    step.eps = 1e-6f, step.weight_decay = 0.1f, step.beta1 = 0.9, step.beta2 = 0.999;
+    step.bias_correction1 = 0.19f, step.bias_correction2 = 0.002f, step.grad_scale = 0.5f;
+    auto m = numbers<float>(c.n, 2), v = numbers<float>(c.n, 3), grad = numbers<float>(c.n, 4);
+    for (float& x : v) x = std::abs(x);
+    const auto on_m = put(m), on_v = put(v), on_grad = put(grad);
+    const auto squares = put(std::vector<double>{2, 3});
+    const auto partials = put(std::vector<double>(static_cast<size_t>(cuda::lamb_partials(c.n)), NAN));
+    LambSums sums;
+    expect_the_masters_of_the_cpu(
+        c,
+        [&](const Masters& masters, int64_t*) {
+          cuda::lamb_direction(stream(), step, masters, on_m.data(), on_v.data(), on_grad.data(), c.n, partials.data(),
+                               squares.data(), nullptr);
+        },
+        [&](const Masters& masters) {
+          sums = lamb_direction(step, masters, m.data(), v.data(), grad.data(), c.n);
+          return 0;
+        });
+    // Squares are exact in double; each addition rounds once, on either side.
+    const double unit = 2 * 0x1p-53 * static_cast<double>(c.n + 1);
+    EXPECT_NEAR(squares.values()[0], 2 + sums.weights, unit * (2 + sums.weights));
+    EXPECT_NEAR(squares.values()[1], 3 + sums.directions, unit * (3 + sums.directions));
+    expect_same_bits(on_m.values(), m, "first moment");
+    expect_same_bits(on_v.values(), v, "second moment");
+    expect_same_bits(on_grad.values(), grad, "direction");
+  }
+}
+
+TEST_P(UpdateOnCuda, MomentumAndSquaresHaveTheBitsOfTheCpus) {
+  for (const int64_t n : {1, 37, 20003}) {
+    for (const bool nesterov : {false, true}) {
+      const MomentumStep step{0.95f, 0.5f, nesterov};
+      auto m = numbers<float>(n, 2), grad = numbers<float>(n, 3);
+      const auto on_m = put(m), on_grad = put(grad);
+      cuda::momentum_direction(stream(), step, on_m.data(), on_grad.data(), n, nullptr);
+      momentum_direction(step, m.data(), grad.data(), n);
+      expect_same_bits(on_m.values(), m, "momentum");
+      expect_same_bits(on_grad.values(), grad, "direction");
+    }
+    auto hessian = numbers<float>(n, 5);
+    const auto grad = numbers<float>(n, 6);
+    const auto on_hessian = put(hessian), on_grad = put(grad);
+    cuda::add_squares(stream(), 0.99f, 1000.0f, on_grad.data(), on_hessian.data(), n);
+    add_squares(0.99f, 1000.0f, grad.data(), hessian.data(), n);
+    expect_same_bits(on_hessian.values(), hessian, "Hessian");
+  }
+}
+
+TEST_P(UpdateOnCuda, AScaleThatIsNoNumberChangesNothing) {
+  for (Case& c : cases()) {
+    const auto m = numbers<float>(c.n, 2), v = numbers<float>(c.n, 3), grad = numbers<float>(c.n, 4);
+    const auto on_m = put(m), on_v = put(v), on_grad = put(grad);
+    const auto scale = put(std::vector<float>{NAN});
+    const auto clipped = put(std::vector<int64_t>{0});
+    const auto partials = put(std::vector<double>(static_cast<size_t>(cuda::lamb_partials(c.n))));
+    const auto squares = put(std::vector<double>{0, 0});
+    expect_the_masters_of_the_cpu(
+        c,
+        [&](const Masters& masters, int64_t* changed) {
+          cuda::sgd(stream(), {0.1f, 0.1f, 0.9f, 1, false}, masters, on_m.data(), on_grad.data(), c.n, changed,
+                    scale.data());
+          cuda::sophia(stream(), {0.1f, 0.1f, 0.9f, 1, 0.1f}, masters, on_m.data(), on_v.data(), on_grad.data(), c.n,
+                       changed, clipped.data(), scale.data());
+          cuda::subtract(stream(), 0.9f, 0.1, nullptr, masters, on_grad.data(), c.n, changed, scale.data());
+          cuda::lamb_direction(stream(), {1e-6f, 0.1f, 0.9, 0.99, 0.1f, 0.01f, 1}, masters, on_m.data(), on_v.data(),
+                               on_grad.data(), c.n, partials.data(), squares.data(), scale.data());
+          cuda::momentum_direction(stream(), {0.9f, 1, false}, on_m.data(), on_grad.data(), c.n, scale.data());
+        },
+        [](const Masters&) { return 0; });
+    expect_same_bits(on_m.values(), m, "momentum");
+    expect_same_bits(on_grad.values(), grad, "gradient");
+    EXPECT_EQ(clipped.values()[0], 0);
+    EXPECT_EQ(squares.values(), (std::vector<double>{0, 0}));
+  }
+}
+
+}  // namespace
+}  // namespace athanor::kernels::update_test

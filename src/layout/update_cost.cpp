@@ -1,0 +1,87 @@
+#include "layout/update_cost.h"
+
+#include <algorithm>
+#include <map>
+
+#include "layout/holding.h"
+#include "layout/optimizer_state.h"
+
+namespace athanor {
+namespace {
+
+// The parts of each parameter that the tensor ranks of a rank hold, in their order.
+std::map<std::string, std::vector<TensorPart>> parts_of_tensor_ranks(const RunConfig& config, const Layout& layout,
+                                                                     int rank) {
+  std::map<std::string, std::vector<TensorPart>> parts;
+  for (const int peer : layout.group_of(GroupKind::kTensor, rank)) {
+    for (const BucketEntry& entry :
+         make_bucket_entries(held_parameters(config.model, config.parallelism, layout, peer))) {
+      if (entry.extent.size() < 2) continue;
+      const size_t dim = first_matrix_dim(entry) + static_cast<size_t>(std::max(0, cut_dim_of_matrix(entry)));
+      parts[entry.name].push_back({entry.offset[dim], entry.extent[dim]});
+    }
+  }
+  return parts;
+}
+
+void add_muon(const HomePlan& plan, const Layout& layout, int rank, UpdateCost& cost) {
+  int64_t largest = 0, all = 0;
+  std::map<GroupKind, RankTraffic> by_group;
+  for (const HomeExchange& each : plan.exchanges()) {
+    largest = std::max(largest, each.sent + each.received);
+    all += each.sent + each.received;
+    if (layout.group_of(each.group, rank).size() < 2) continue;
+    RankTraffic& line = by_group[each.group];
+    line.calls += 1, line.bytes += 4.0 * static_cast<double>(each.sent);
+  }
+  for (auto& [group, line] : by_group) {
+    line.what = {TrafficPurpose::kUpdates}, line.collective = Collective::kAllToAll, line.group = group;
+    cost.sent.push_back(line);
+  }
+  cost.held_bytes = 4.0 * static_cast<double>(plan.held_elements());
+  cost.exchange_bytes = 4.0 * static_cast<double>(largest);
+  cost.all_exchanges_bytes = 4.0 * static_cast<double>(all);
+  for (const HomeMatrix& matrix : plan.matrices)
+    if (plan.is_home(matrix)) ++cost.computed[{matrix.rows, matrix.columns}];
+}
+
+void add_lamb(const RunConfig& config, const Layout& layout, int rank, UpdateCost& cost) {
+  int64_t matrices = 0;
+  for (const ParameterSpec& spec : make_inventory(config.model)) matrices += count_matrices(spec.shape);
+  for (const GroupKind group : {GroupKind::kModel, GroupKind::kData}) {
+    const auto n = static_cast<double>(layout.group_of(group, rank).size());
+    if (n < 2) continue;
+    cost.sent.push_back({.what = {TrafficPurpose::kUpdates},
+                         .collective = Collective::kAllReduce,
+                         .group = group,
+                         .calls = 1,
+                         .bytes = 2 * 16.0 * static_cast<double>(matrices) * (n - 1) / n});
+  }
+}
+
+}  // namespace
+
+UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int rank,
+                             const std::vector<BucketEntry>& table, const std::vector<Bucket>& buckets) {
+  UpdateCost cost;
+  const OptimizerPlan optimizers = plan_optimizers(config.optimizer);
+  const auto updated_by = [&](const std::string& name) {
+    return [&optimizers, name](const BucketEntry& entry) {
+      return optimizers.optimizer_of(entry.name, entry.role).name == name;
+    };
+  };
+  for (const OptimizerDeclaration& each : optimizers.optimizers) {
+    if (each.name == "lamb") add_lamb(config, layout, rank, cost);
+    if (each.needs.second_backward)
+      cost.second_backwards = 1.0 / static_cast<double>(config.optimizer.hessian_interval);
+    if (!each.needs.home_matrices) continue;
+    const auto parts = parts_of_tensor_ranks(config, layout, rank);
+    const HomePlan plan =
+        plan_homes({table, buckets, layout, rank, parse_sharding(config.parallelism.sharding), updated_by(each.name),
+                    [&](const BucketEntry& entry) { return parts.at(entry.name); }});
+    add_muon(plan, layout, rank, cost);
+  }
+  return cost;
+}
+
+}  // namespace athanor

@@ -1,0 +1,36 @@
+#pragma once
+// What an optimizer's update costs a rank in a step, in addition to its state: what it sends, and memory that comes and
+// goes.
+
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "layout/home_plan.h"
+#include "layout/traffic.h"
+
+namespace athanor {
+
+struct UpdateCost {
+  /// LAMB: the squared norms of all matrices of the model, 16 bytes for each, over kModel and then over kData. Muon:
+  /// the exchanges of the home plan over kData and over kTensor.
+  std::vector<RankTraffic> sent;
+  /// Muon, fp32: the matrices that the rank computes with the parts that it passes on, and what it sends and receives
+  /// in the largest exchange, and in all of them: on a device the host queues the next one before the last has ended,
+  /// and their memory is not free before that.
+  double held_bytes = 0, exchange_bytes = 0, all_exchanges_bytes = 0;
+  /// Muon: what the rank orthogonalizes while it holds them, as numbers of matrices by shape (rows, columns).
+  std::map<std::pair<int64_t, int64_t>, int64_t> computed = {};
+  /// Second backwards in a step: 1 / optimizer.hessian_interval with Sophia-G, else 0. Each sends what the step's
+  /// backward and forward send, without weights.
+  double second_backwards = 0;
+};
+
+/// Returns the cost for a rank of the world.
+/// @param table    what the rank holds, as laid out by lay_out_buckets.
+/// @param buckets  those of the table.
+/// Time: with Muon that of plan_homes.
+UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int rank,
+                             const std::vector<BucketEntry>& table, const std::vector<Bucket>& buckets);
+
+}  // namespace athanor
