@@ -72,7 +72,8 @@ class Peer:
 def largest_batch(peer, batches):
     for batch in batches:
         try:
-            peer.step(batch)
+            for _ in range(2):  # the optimizer's state comes with the first step
+                peer.step(batch)
             return batch
         except torch.OutOfMemoryError:
             peer.optimizer.zero_grad(set_to_none=True)
