@@ -14,6 +14,18 @@ from test_verify import SAMPLE, slow_unless
 # These draw everything that layouts.coverage counts, and take the least time: together a minute on two cores with other work.
 SHORT = {5, 10, 12, 13, 17, 18, 19, 23, 24, 26, 29, 36, 37, 38, 40, 42, 45, 46}
 
+STEPS = 3  # those of verify
+
+
+def promised_transfers(promised, drawn):
+    """Those of the last step. A second backward sends the batch once more and fetches again what forward fetches; the numbers of the
+    step still come back in one copy of each rank."""
+    fields = drawn.fields
+    if fields["optimizer.name"] != "sophiag" or (STEPS - 1) % fields.get("optimizer.hessian_interval", 10) != 0:
+        return promised
+    return {"to_device": 2 * promised["to_device"], "to_host": 2 * promised["to_host"] - drawn.ranks,
+            "waits": 2 * promised["waits"] - drawn.ranks}
+
 
 def test_the_short_sample_of_devices_has_what_the_whole_one_has():
     def drawn_in(seeds):
@@ -36,4 +48,4 @@ def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_strea
     assert found["difference"] <= 4 * found["rounding"], what
     assert found["same_targets"] and found["same_choices"], what
     assert all(found["same_bits"].values()), what
-    assert found["transfers"] == found["promised"], what
+    assert found["transfers"] == promised_transfers(found["promised"], drawn), what
