@@ -9,11 +9,10 @@
 
 namespace athanor {
 
-/// Returns a message for each pattern of optimizer.no_weight_decay, of groups and of checkpoint.fresh_groups
-/// that matches no parameter, for each
-/// two groups that take the same one, for Muon on a vector, and for optimizer.qk_clip on a model whose logits it cannot
-/// bound; empty if there is none. If model.from is set, the model must be resolved first (resolve_model_from in
-/// checkpoint/model_identity.h).
+/// Returns a message for each pattern of optimizer.no_weight_decay, of groups and of checkpoint.fresh_groups that
+/// matches no parameter, for each two groups that take the same one, for Muon on a vector, and for optimizer.qk_clip on
+/// a model whose logits it cannot bound; empty if there is none. If model.from is set, the model must be resolved first
+/// (resolve_model_from in checkpoint/model_identity.h).
 std::vector<std::string> find_group_faults(const RunConfig& config);
 
 }  // namespace athanor
