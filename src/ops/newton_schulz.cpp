@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
 
 #include "kernels/adamw.h"
+#include "kernels/symmetric.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -12,7 +14,7 @@ namespace {
 using kernels::Product;
 
 constexpr double kLeastNorm = 1e-7;                  // smaller matrices are not blown up
-constexpr int64_t kLeaf = 64;                        // triangles up to this size are computed as squares
+constexpr int64_t kLeaf = 128;                       // triangles up to this size are computed as squares
 constexpr int64_t kLibraryLeaf = 512;                // the same for the library, whose calls must be large
 constexpr int64_t kMostElements = int64_t{1} << 25;  // elements of the matrices that are computed at once
 constexpr int64_t kMostElementsOfDevice = int64_t{1} << 27;
@@ -22,19 +24,31 @@ int64_t matrices_at_once(int64_t rows, int64_t columns, bool on_device) {
                            (on_device ? kMostElementsOfDevice : kMostElements) / std::max<int64_t>(1, rows * columns));
 }
 
-// The same for any number of threads: squares of blocks of fixed size are added in order.
-double norm_of(const float* values, int64_t n) {
+// 1 / ‖matrix‖ of each. The bits are those of any number of threads: squares of blocks of fixed size are added in
+// order.
+std::vector<float> scales_of(const Tensor& stack) {
   constexpr int64_t kBlock = int64_t{1} << 18;
-  double sum = 0;
-  for (int64_t at = 0; at < n; at += kBlock) sum += kernels::sum_of_squares(values + at, std::min(kBlock, n - at));
-  return std::sqrt(sum);
+  const int64_t batch = stack.size(0), n = stack.size(1) * stack.size(2), blocks = (n + kBlock - 1) / kBlock;
+  const float* values = stack.const_data_ptr<float>();
+  std::vector<double> sums(static_cast<size_t>(batch * blocks));
+  for_rows(batch * blocks, kBlock, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      const int64_t at = i % blocks * kBlock;
+      sums[static_cast<size_t>(i)] = kernels::sum_of_squares(values + i / blocks * n + at, std::min(kBlock, n - at));
+    }
+  });
+  std::vector<float> scales;
+  for (auto first = sums.begin(); first != sums.end(); first += blocks)
+    scales.push_back(
+        static_cast<float>(1 / std::max(std::sqrt(std::accumulate(first, first + blocks, 0.0)), kLeastNorm)));
+  return scales;
 }
 
 // One matrix [m, n], m ≤ n, and what its iteration needs, in the memory of a batch.
 template <class T>
 struct Iteration {
   T *x, *next, *gram, *factor;
-  float* square;
+  float* square;  // A² in fp32; null if it is first rounded into `factor`
   int64_t m, n;
 };
 
@@ -76,33 +90,15 @@ void add_step(const Iteration<T>& it, std::vector<Product<T>>& products) {
   products.push_back(product);
 }
 
-// Sets element (i, j) and (j, i) to value(i, j) for j ≤ i, in tiles, so that neither side is written with long strides.
-template <class T, class F>
-void fill_symmetric(T* out, int64_t m, int64_t row_begin, int64_t row_end, F value) {
-  constexpr int64_t kTile = 32;
-  for (int64_t j0 = 0; j0 < row_end; j0 += kTile) {
-    for (int64_t i = std::max(row_begin, j0); i < row_end; ++i) {
-      for (int64_t j = j0; j < std::min(j0 + kTile, i + 1); ++j) {
-        T rounded;
-        kernels::store(rounded, value(i, j));
-        out[i * m + j] = out[j * m + i] = rounded;
-      }
-    }
-  }
-}
-
-// Rows of all matrices in bands, which threads take.
-template <class T, class F>
-void for_each_band(const std::vector<Iteration<T>>& batch, F f) {
+// Calls f(matrix, begin, end) for the rows of all matrices in bands, which threads take.
+template <class F>
+void for_each_band(int64_t matrices, int64_t rows, int64_t columns, F f) {
   constexpr int64_t kBand = 64;
-  std::vector<std::array<int64_t, 2>> bands;
-  for (size_t b = 0; b < batch.size(); ++b)
-    for (int64_t row = 0; row < batch[b].m; row += kBand) bands.push_back({static_cast<int64_t>(b), row});
-  for_rows(std::ssize(bands), kBand * batch.front().m, [&](int64_t begin, int64_t end) {
+  const int64_t bands = (rows + kBand - 1) / kBand;
+  for_rows(matrices * bands, kBand * columns, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) {
-      const auto [b, row] = bands[static_cast<size_t>(i)];
-      const auto& it = batch[static_cast<size_t>(b)];
-      f(it, row, std::min(row + kBand, it.m));
+      const int64_t row = i % bands * kBand;
+      f(i / bands, row, std::min(row + kBand, rows));
     }
   });
 }
@@ -115,21 +111,23 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
   std::vector<Product<T>> gram, square, step;
   for (const auto& it : batch) {
     add_triangle<T>(it.x, it.m, it.n, it.gram, nullptr, leaf, gram);
-    add_triangle<T>(it.gram, it.m, it.m, nullptr, it.square, leaf, square);  // A² = A Aᵀ
+    add_triangle<T>(it.gram, it.m, it.m, it.square ? nullptr : it.factor, it.square, leaf, square);  // A² = A Aᵀ
     add_step(it, step);
   }
+  const int64_t m = batch.front().m;
+  const auto for_each = [&](auto f) {
+    for_each_band(std::ssize(batch), m, m,
+                  [&](int64_t i, int64_t begin, int64_t end) { f(batch[static_cast<size_t>(i)], begin, end); });
+  };
   multiply(path, gram);
-  for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
-    fill_symmetric(it.gram, it.m, begin, end,
-                   [&](int64_t i, int64_t j) { return kernels::load(it.gram[i * it.m + j]); });
-    std::fill(it.square + begin * it.m, it.square + end * it.m, 0.0f);
+  for_each([](const Iteration<T>& it, int64_t begin, int64_t end) {
+    kernels::mirror(it.gram, it.m, begin, end);
+    if (it.square) std::fill(it.square + begin * it.m, it.square + end * it.m, 0.0f);
   });
   multiply(path, square);
-  for_each_band(batch, [&](const Iteration<T>& it, int64_t begin, int64_t end) {
-    fill_symmetric(it.factor, it.m, begin, end, [&](int64_t i, int64_t j) {
-      const int64_t at = i * it.m + j;
-      return fb * kernels::load(it.gram[at]) + fc * it.square[at] + (i == j ? fa : 0.0f);
-    });
+  for_each([=](const Iteration<T>& it, int64_t begin, int64_t end) {
+    if (it.square) return kernels::add_symmetric(fa, fb, it.gram, fc, it.square, it.factor, it.m, begin, end);
+    kernels::add_symmetric<T, T>(fa, fb, it.gram, fc, it.factor, it.factor, it.m, begin, end);
   });
   multiply(path, step);
   for (auto& it : batch) std::swap(it.x, it.next);
@@ -137,27 +135,30 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
 
 template <class T>
 void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
-  const int64_t batch = stack.size(0), m = std::min(stack.size(1), stack.size(2)),
-                n = std::max(stack.size(1), stack.size(2));
-  const bool turned = stack.size(1) > stack.size(2);
+  const int64_t batch = stack.size(0), rows = stack.size(1), columns = stack.size(2);
+  const int64_t m = std::min(rows, columns), n = std::max(rows, columns);
+  const bool turned = rows > columns;
   const auto options = stack.options().dtype(how.dtype);
-  Tensor x = at::empty({batch, m, n}, options), next = at::empty_like(x);
-  const Tensor gram = at::empty({batch, m, m}, options), factor = at::empty_like(gram),
-               square = at::empty({batch, m, m}, stack.options());
-  const Tensor scale = at::empty({batch, 1, 1}, stack.options());
-  at::parallel_for(0, batch, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i)
-      scale.data_ptr<float>()[i] =
-          static_cast<float>(1 / std::max(norm_of(stack.const_data_ptr<float>() + i * m * n, m * n), kLeastNorm));
+  const Tensor x = at::empty({batch, m, n}, options), next = at::empty_like(x);
+  const Tensor gram = at::empty({batch, m, m}, options), factor = at::empty_like(gram);
+  const MatmulPath path = matmul_path(x, ProductKind::kDense);
+  // The library rounds a product to its type before it can be added.
+  const bool sums = how.dtype != at::kFloat && path != MatmulPath::kLibrary;
+  const Tensor square = at::empty({sums ? batch : 0, m, m}, stack.options());
+  const auto scales = scales_of(stack);
+  auto* values = stack.data_ptr<float>();
+  for_each_band(batch, rows, columns, [&](int64_t i, int64_t begin, int64_t end) {
+    kernels::convert_rows(values + i * m * n, rows, columns, scales[static_cast<size_t>(i)], turned,
+                          pointer<T>(x) + i * m * n, begin, end);
   });
-  x.copy_((turned ? stack.transpose(1, 2) : stack) * scale);
   std::vector<Iteration<T>> all;
   for (int64_t i = 0; i < batch; ++i)
     all.push_back({pointer<T>(x) + i * m * n, pointer<T>(next) + i * m * n, pointer<T>(gram) + i * m * m,
-                   pointer<T>(factor) + i * m * m, pointer<float>(square) + i * m * m, m, n});
-  for (int64_t step = 0; step < how.steps; ++step) iterate(all, how, matmul_path(x, ProductKind::kDense));
-  const Tensor& result = how.steps % 2 == 0 ? x : next;
-  stack.copy_(turned ? result.transpose(1, 2) : result);
+                   pointer<T>(factor) + i * m * m, sums ? pointer<float>(square) + i * m * m : nullptr, m, n});
+  for (int64_t step = 0; step < how.steps; ++step) iterate(all, how, path);
+  for_each_band(batch, m, n, [&](int64_t i, int64_t begin, int64_t end) {
+    kernels::convert_rows(all[static_cast<size_t>(i)].x, m, n, 1.0f, turned, values + i * m * n, begin, end);
+  });
 }
 
 }  // namespace
@@ -185,7 +186,7 @@ double orthogonalize_bytes(int64_t batch, int64_t rows, int64_t columns, const N
   const auto square = static_cast<double>(std::min(rows, columns)) * static_cast<double>(std::min(rows, columns)),
              whole = static_cast<double>(rows) * static_cast<double>(columns),
              size = how.dtype == at::kFloat ? 4.0 : 2.0;
-  if (!on_device) return at_once * (2 * size * (whole + square) + 4 * square + 4 * whole);
+  if (!on_device) return at_once * (2 * size * (whole + square) + (how.dtype == at::kFloat ? 0 : 4 * square));
   const double turned = rows > columns ? size * whole : 0;
   return at_once * std::max(2 * size * (whole + square), (how.dtype == at::kFloat ? 4 : 4 + size) * whole + turned);
 }

@@ -21,6 +21,7 @@
 #include "kernels/routing.h"
 #include "kernels/softmax_tile.h"
 #include "kernels/swiglu.h"
+#include "kernels/symmetric.h"
 
 namespace athanor::kernels::test {
 
@@ -63,6 +64,7 @@ class IsaOutputs {
     run_rows<T>(type);
     run_softmax<T>(type);
     run_cache_attention<T>(type);
+    run_symmetric<T>(type);
     run_router<T>(type, false);
     run_router<T>(type, true);
   }
@@ -202,6 +204,18 @@ class IsaOutputs {
     cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f,
                        scratch.data());
     keep(type + " cache attention", out);
+  }
+
+  template <class T>
+  void run_symmetric(const std::string& type) {
+    constexpr int64_t kSide = 70;  // whole tiles, and edges
+    auto first = numbers<T>(kSide * kSide, 35);
+    const auto second = numbers<float>(kSide * kSide, 36);
+    std::vector<T> out(first.size()), turned(kCount);
+    mirror(first.data(), kSide, 0, kSide);
+    add_symmetric(1.5f, 0.3f, first.data(), 0.7f, second.data(), out.data(), kSide, 0, kSide);
+    convert_rows(numbers<float>(kCount, 37).data(), kRows, kWidth, 0.3f, true, turned.data(), 0, kRows);
+    keep(type + " mirror", first), keep(type + " add_symmetric", out), keep(type + " convert_rows", turned);
   }
 
   void run_adamw() {

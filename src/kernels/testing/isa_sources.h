@@ -12,5 +12,6 @@
 #include "kernels/cpu/routing.cpp"
 #include "kernels/cpu/softmax_tile.cpp"
 #include "kernels/cpu/swiglu.cpp"
+#include "kernels/cpu/symmetric.cpp"
 // NOLINTEND(bugprone-suspicious-include)
 #include "kernels/testing/isa_outputs.h"
