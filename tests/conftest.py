@@ -9,6 +9,9 @@ import signal
 # Tests compare bits of one run with another's: both are to multiply by one path, not by what measures faster at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
 
+# Tests run at the same time as other tests, and threads that spin while they wait take the core of another test.
+os.environ.setdefault("OMP_WAIT_POLICY", "passive")
+
 # What tests compare with was computed on a CPU, and a run of one rank takes a GPU if it sees one.
 os.environ["CUDA_VISIBLE_DEVICES"] = ""
 
