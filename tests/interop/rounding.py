@@ -72,7 +72,7 @@ class Rounding(TorchDispatchMode):
         out = func(*args, **kwargs)
         if func.overloadpacket in EXACT or func.is_view or not isinstance(out, torch.Tensor) or out.dtype != torch.float64:
             return out
-        error = UNIT_ROUNDOFF * self.error_size(func, args, out)
+        error = self.error_size(func, args, out).mul_(UNIT_ROUNDOFF)
         error.masked_fill_(~(out.abs() < MASKED), 0)
         noise = torch.randn(out.shape, dtype=out.dtype, generator=self.generator)
         return out.addcmul_(error, noise)

@@ -221,7 +221,7 @@ class Case:
                 break
         else:
             pytest.fail(f"no seed keeps {name} away from its jumps")
-        self.model, self.folder = model, folder
+        self.model, self.folder, self.references = model, folder, {}
         model.save_pretrained(folder)
         save_file({"tokens": self.tokens}, folder / "input.safetensors")
 
@@ -243,7 +243,10 @@ def make_case(tmp_path_factory):
 
 
 def gradient_reference(case, documents):
-    return Reference(lambda: losses_and_gradients(case.double, case.tokens, documents), disturb_rotation(case.double))
+    """The same for every test of a case, so it is computed once."""
+    if documents not in case.references:
+        case.references[documents] = Reference(lambda: losses_and_gradients(case.double, case.tokens, documents), disturb_rotation(case.double))
+    return case.references[documents]
 
 
 def assert_equal_up_to_rounding(reference, ours, theirs):
