@@ -123,15 +123,21 @@ def test_stages_have_their_own_mix_length_batch_and_schedule(athanor, sources, t
     assert resolved["train"]["steps"] == 8
 
 
+@pytest.fixture(scope="module")
+def whole_stages(athanor, sources, tmp_path_factory):
+    """A run of stages that nothing stops."""
+    run = make_run(athanor, sources, tmp_path_factory.mktemp("stages"), "", stages(sources))
+    run.train("checkpoint.interval=1")
+    return run
+
+
 @pytest.mark.parametrize("after", [3, 5, 6])
-def test_a_run_of_stages_killed_anywhere_resumes_bit_for_bit(athanor, sources, tmp_path, after):
-    whole = make_run(athanor, sources, tmp_path / "whole", "", stages(sources))
-    whole.train("checkpoint.interval=1")
+def test_a_run_of_stages_killed_anywhere_resumes_bit_for_bit(athanor, sources, tmp_path, whole_stages, after):
     cut = make_run(athanor, sources, tmp_path / "cut", "", stages(sources))
     assert cut.train("checkpoint.interval=1", fault=f"train.after_step:kill@{after}", check=False).returncode != 0
     cut.train("checkpoint.interval=1")
-    assert cut.numbers() == whole.numbers()
-    assert cut.hashes() == whole.hashes()
+    assert cut.numbers() == whole_stages.numbers()
+    assert cut.hashes() == whole_stages.hashes()
 
 
 @pytest.mark.parametrize("weights, overrides, words", [

@@ -74,10 +74,16 @@ def test_a_schedule_of_tokens_follows_them_through_a_ramp(athanor, data, tmp_pat
     assert rates(run)[-1] == pytest.approx(1e-3)
 
 
+@pytest.fixture(scope="module")
+def whole(athanor, data, tmp_path_factory):
+    """A run with a ramp that nothing stops."""
+    run = make_run(athanor, tmp_path_factory.mktemp("whole"), data)
+    run.train("checkpoint.interval=1")
+    return run
+
+
 @pytest.mark.parametrize("after", [1, 2, 4])
-def test_a_run_that_is_killed_anywhere_in_its_ramp_resumes_bit_for_bit(athanor, data, tmp_path, after):
-    whole = make_run(athanor, tmp_path / "whole", data)
-    whole.train("checkpoint.interval=1")
+def test_a_run_that_is_killed_anywhere_in_its_ramp_resumes_bit_for_bit(athanor, data, tmp_path, whole, after):
     cut = make_run(athanor, tmp_path / "cut", data)
     assert cut.train("checkpoint.interval=1", fault=f"train.after_step:kill@{after}", check=False).returncode != 0
     cut.train("checkpoint.interval=1", "data.num_threads=2")
