@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
 #include "parallel/testing/small_layouts.h"
 #include "train/testing/device_layouts.h"
 
@@ -41,10 +43,43 @@ RunConfig config_of(const Case& test) {
   return c;
 }
 
+int64_t waits_of_all_devices() {
+  int64_t waits = 0;
+  for (int device = 0; device < guarded::kMostDevices; ++device) waits += guarded::queues(device).counts().waits;
+  return waits;
+}
+
+// A training on devices in the order in which everything is done at once, and what the process copied and waited for
+// meanwhile.
+struct EarliestRun {
+  LayoutTrace trace;
+  ops::TransferCounts counted, seen;  // by the code that copies and waits, and by the devices
+};
+
+EarliestRun run_earliest(const RunConfig& config, int world) {
+  const auto copies = guarded::copy_counts();
+  const int64_t waits = waits_of_all_devices();
+  const auto counted = ops::transfer_counts();
+  EarliestRun run{train_on_devices(config, world, {}), {}, {}};
+  run.counted = ops::transfer_counts() - counted;
+  run.seen.copies_to_device = guarded::copy_counts().to_device - copies.to_device;
+  run.seen.copies_to_host = guarded::copy_counts().to_host - copies.to_host;
+  run.seen.waits = waits_of_all_devices() - waits;
+  return run;
+}
+
 class OnDevices : public ::testing::TestWithParam<Case> {
  protected:
   const RunConfig config_ = config_of(GetParam());
   const int world_ = GetParam().degrees.world();
+
+  // Every test of a case compares with the same run, which the first of them makes.
+  const EarliestRun& earliest() const {
+    static std::map<std::string, EarliestRun> made;
+    const std::string name = name_of(GetParam());
+    const auto found = made.find(name);
+    return found != made.end() ? found->second : made.emplace(name, run_earliest(config_, world_)).first->second;
+  }
 };
 INSTANTIATE_TEST_SUITE_P(, OnDevices,
                          ::testing::Values(Case{"llama", "float32", {1, 2, 1, "none"}},
@@ -67,7 +102,7 @@ TEST_P(OnDevices, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
   const LayoutTrace expected = train_on_cpus(config_, world_);
   const double rounding = rounding_of(expected, config_, world_);
   ASSERT_GT(rounding, 0);
-  const LayoutTrace found = train_on_devices(config_, world_, {});
+  const LayoutTrace& found = earliest().trace;
   EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config_.model.hidden_size));
   EXPECT_EQ(expected.targets, found.targets);
   if (config_.train.dtype == "float32") {
@@ -76,9 +111,8 @@ TEST_P(OnDevices, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
 }
 
 TEST_P(OnDevices, TheOrderOfTheStreamsChangesNoBit) {
-  const LayoutTrace earliest = train_on_devices(config_, world_, {});
   for (const Order& order : {Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}})
-    EXPECT_TRUE(earliest.same_bits(train_on_devices(config_, world_, {.order = order})));
+    EXPECT_TRUE(earliest().trace.same_bits(train_on_devices(config_, world_, {.order = order})));
 }
 
 // As on a device that Athanor has no kernels for.
@@ -144,27 +178,17 @@ TEST(OnDevicesReduction, MostOfTheGradientsIsSummedBeforeBackwardEnds) {
   }
 }
 
-int64_t waits_of_all_devices() {
-  int64_t waits = 0;
-  for (int device = 0; device < guarded::kMostDevices; ++device) waits += guarded::queues(device).counts().waits;
-  return waits;
-}
-
 // all_to_all fetches its numbers of rows, once for each sparse layer and microbatch.
 TEST_P(OnDevices, AStepIsOneCopyThereOneCopyBackAndOneWaitOnEachRankExceptForRowsOfAllToAll) {
-  const auto copies = guarded::copy_counts();
-  const int64_t waits = waits_of_all_devices();
-  const auto counted = ops::transfer_counts();
-  const auto transfers = train_on_devices(config_, world_, {}).transfers;
+  const EarliestRun& run = earliest();
   const ops::TransferCounts promised = promised_transfers(config_, world_, config_.moe.dispatch);
-  EXPECT_EQ(transfers.copies_to_device, promised.copies_to_device);
-  EXPECT_EQ(transfers.copies_to_host, promised.copies_to_host);
-  EXPECT_EQ(transfers.waits, promised.waits);
+  EXPECT_EQ(run.trace.transfers.copies_to_device, promised.copies_to_device);
+  EXPECT_EQ(run.trace.transfers.copies_to_host, promised.copies_to_host);
+  EXPECT_EQ(run.trace.transfers.waits, promised.waits);
   // Nothing is copied or waited for that is not counted, except the wait at the end of a rank's thread, and its last.
-  const auto all = ops::transfer_counts() - counted;
-  EXPECT_EQ(all.copies_to_device, guarded::copy_counts().to_device - copies.to_device);
-  EXPECT_EQ(all.copies_to_host, guarded::copy_counts().to_host - copies.to_host);
-  EXPECT_EQ(all.waits + 2 * world_, waits_of_all_devices() - waits);
+  EXPECT_EQ(run.counted.copies_to_device, run.seen.copies_to_device);
+  EXPECT_EQ(run.counted.copies_to_host, run.seen.copies_to_host);
+  EXPECT_EQ(run.counted.waits + 2 * world_, run.seen.waits);
 }
 
 }  // namespace
