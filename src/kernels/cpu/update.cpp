@@ -2,7 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/adamw.h"
 #include "kernels/master.h"
 
 namespace athanor::kernels {
@@ -39,40 +38,56 @@ ATHANOR_INLINE int64_t update_each(const Masters& masters, int64_t n, F f) {
   return total;
 }
 
-// Replaces gradients by directions. A block fits the first-level cache, where it is then squared.
-constexpr int64_t kInCache = 1024;
+// The sums of squares of two streams, in the order of sum_of_squares (adamw.h).
+struct SquareLanes {
+  double weights[kLanes] = {}, directions[kLanes] = {};
 
+  ATHANOR_INLINE void add(const float* w, const float* u, int64_t n) {
+    for (int64_t l = 0; l < n; ++l) {
+      weights[l] += double{w[l]} * double{w[l]};
+      directions[l] += double{u[l]} * double{u[l]};
+    }
+  }
+  ATHANOR_INLINE LambSums total() {
+    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
+      for (int64_t l = 0; l < half; ++l) weights[l] += weights[l + half], directions[l] += directions[l + half];
+    }
+    return {weights[0], directions[0]};
+  }
+};
+
+// Replaces gradients by directions. Their squares are added at once, while the next elements come from memory.
 template <class Master>
-ATHANOR_INLINE void block_of_directions(const LambStep& s, Master master, float* __restrict exp_avg,
-                                        float* __restrict exp_avg_sq, float* __restrict grad, float* __restrict masters,
-                                        int64_t n) {
+ATHANOR_INLINE LambSums directions(const LambStep& step, Master master, float* __restrict exp_avg,
+                                   float* __restrict exp_avg_sq, float* __restrict grad, int64_t n) {
+  constexpr int64_t kBlock = 1024;  // elements of one sum in the lanes
+  const LambStep s = step;          // stores of floats could change what a reference refers to
   const float rest1 = static_cast<float>(1 - s.beta1), rest2 = static_cast<float>(1 - s.beta2),
               beta2 = static_cast<float>(s.beta2), unbias1 = 1.0f / s.bias_correction1,
-              unbias2 = 1.0f / std::sqrt(s.bias_correction2), scale = s.grad_scale, eps = s.eps, decay = s.weight_decay;
-#pragma GCC ivdep
-  for (int64_t i = 0; i < n; ++i) {
-    const float w = master(i), g = grad[i] * scale;
-    const float m = exp_avg[i] + rest1 * (g - exp_avg[i]);
-    const float v = beta2 * exp_avg_sq[i] + rest2 * g * g;
-    exp_avg[i] = m;
-    exp_avg_sq[i] = v;
-    grad[i] = m * unbias1 / (std::sqrt(v) * unbias2 + eps) + decay * w;
-    masters[i] = w;
-  }
-}
-
-template <class Master>
-ATHANOR_INLINE LambSums directions(const LambStep& s, Master master, float* exp_avg, float* exp_avg_sq, float* grad,
-                                   int64_t n) {
-  float masters[kInCache];
+              unbias2 = 1.0f / std::sqrt(s.bias_correction2);
   LambSums sums;
-  for (int64_t begin = 0; begin < n; begin += kInCache) {
-    const int64_t size = kInCache < n - begin ? kInCache : n - begin;
-    block_of_directions(
-        s, [=](int64_t i) { return master(begin + i); }, exp_avg + begin, exp_avg_sq + begin, grad + begin, masters,
-        size);
-    sums.weights += sum_of_squares(masters, size);
-    sums.directions += sum_of_squares(grad + begin, size);
+  SquareLanes lanes;
+  const auto add = [&](int64_t begin, int64_t size) __attribute__((always_inline)) {
+    float w[kLanes], u[kLanes];
+    for (int64_t l = 0; l < size; ++l) {
+      const int64_t i = begin + l;
+      w[l] = master(i);
+      const float g = grad[i] * s.grad_scale, m = exp_avg[i] + rest1 * (g - exp_avg[i]);
+      const float v = beta2 * exp_avg_sq[i] + rest2 * g * g;
+      exp_avg[i] = m;
+      exp_avg_sq[i] = v;
+      grad[i] = u[l] = m * unbias1 / (std::sqrt(v) * unbias2 + s.eps) + s.weight_decay * w[l];
+    }
+    lanes.add(w, u, size);
+  };
+  for (int64_t block = 0; block < n; block += kBlock) {
+    const int64_t end = kBlock < n - block ? block + kBlock : n, whole = block + (end - block) / kLanes * kLanes;
+    lanes = {};
+    for (int64_t i = block; i < whole; i += kLanes) add(i, kLanes);
+    if (whole < end) add(whole, end - whole);
+    const LambSums more = lanes.total();
+    sums.weights += more.weights;
+    sums.directions += more.directions;
   }
   return sums;
 }
