@@ -42,11 +42,18 @@ void draw_labels_into(const LogitsPart& part, const LabelDraw& draw, int64_t voc
   });
 }
 
+Tensor recorded(const LabelDraw& draw, const Tensor& drawn) {
+  if (!draw.record) return drawn;
+  const int64_t rows = drawn.size(0);
+  draw.record->drawn.narrow(0, draw.first_row, rows).copy_(drawn);
+  return draw.record->given.defined() ? draw.record->given.narrow(0, draw.first_row, rows) : drawn;
+}
+
 Tensor labels_of(const Tensor& logits, const Tensor& targets, const LabelDraw& draw) {
   if (!draw.draws) return targets;
   const Tensor ids = at::empty_like(targets), largest = at::empty(targets.sizes(), logits.options().dtype(at::kFloat));
   draw_labels_into({logits, targets, 0}, draw, logits.size(1), largest, ids);
-  return ids;
+  return recorded(draw, ids);
 }
 
 namespace portable {

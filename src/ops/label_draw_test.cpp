@@ -65,5 +65,24 @@ TEST(LabelDraw, NeitherRowsNorCutsOfTheVocabularyChangeALabel) {
   EXPECT_TRUE(at::equal(labels_of(logits, targets, {}), targets));
 }
 
+TEST(LabelDraw, WhatIsDrawnIsRecordedAtItsRowsAndGivenLabelsTakeItsPlace) {
+  const int64_t rows = 10, vocab = 50, all = 40;
+  const Tensor logits = normal({rows, vocab}, 8), targets = targets_of(rows);
+  targets[3] = kernels::kNoTarget;
+  const LabelDraw plain{true, 5, 20};
+  const auto record = std::make_shared<DrawnLabels>();
+  record->drawn = at::full({all}, -1, at::kLong);
+  LabelDraw recorded = plain;
+  recorded.record = record;
+  const Tensor drawn = labels_of(logits, targets, plain);
+  expect_same_bits(labels_of(logits.narrow(0, 4, 6).contiguous(), targets.narrow(0, 4, 6), recorded.from_row(4)),
+                   drawn.narrow(0, 4, 6), "labels");
+  expect_same_bits(record->drawn.narrow(0, 24, 6), drawn.narrow(0, 4, 6), "recorded");
+  EXPECT_EQ(record->drawn.eq(-1).sum().item<int64_t>(), all - 6);
+  record->given = at::arange(all);
+  expect_same_bits(labels_of(logits, targets, recorded), record->given.narrow(0, 20, rows), "given");
+  expect_same_bits(record->drawn.narrow(0, 20, rows), drawn, "recorded though others are given");
+}
+
 }  // namespace
 }  // namespace athanor::ops::label_draw_test

@@ -62,7 +62,7 @@ Tensor shared_labels(const ops::LogitsPart& part, const ops::LabelDraw& draw, in
   ranks.group->all_reduce(largest, comm::Reduction::kMax).wait();
   const Tensor lowest = at::where(own == largest, -ids, -vocab_size);
   ranks.group->all_reduce(lowest, comm::Reduction::kMax).wait();
-  return -lowest;
+  return ops::recorded(draw, -lowest);
 }
 
 struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy> {

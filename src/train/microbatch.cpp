@@ -63,7 +63,9 @@ void relabel(Microbatch& microbatch, const OtherLabels& labels, int64_t seed) {
   own.aux_scale = own.z_scale = 0;
   if (!labels) {
     const CounterRandom random(static_cast<uint64_t>(seed), "drawn labels");
-    own.draw = {true, random.u64(static_cast<uint64_t>(own.step)), own.first_sequence * own.targets.size(1)};
+    own.draw = {.draws = true,
+                .key = random.u64(static_cast<uint64_t>(own.step)),
+                .first_row = own.first_sequence * own.targets.size(1)};
     return;
   }
   own.targets = own.targets.clone();

@@ -124,6 +124,12 @@ struct TrainState {
   StepLimits limits;
   /// If set: is called when the gradients of a step have been computed, before the step is judged and applied.
   std::function<void()> gradients_are_ready;
+  /// If set: returns what a second backward at update `step` records its drawn labels in, and takes them from
+  /// (ops/label_draw.h).
+  std::function<std::shared_ptr<const ops::DrawnLabels>(int64_t step)> drawn_labels;
+  /// If set: is called when the gradients of the second backward of update `step` have been summed, before an optimizer
+  /// learns from them.
+  std::function<void(int64_t step)> second_gradients_are_ready;
   /// If set: is asked first about a step that is not finite. Returns true if that is no failure, as when a loss was
   /// scaled up too much; the batch is then passed over, and the step is done with the next one.
   std::function<bool(const StepReport& report)> handles_overflow;

@@ -80,10 +80,15 @@ namespace {
 void second_backward(TrainState& s, std::vector<Microbatch> microbatches, int64_t step, int64_t num_targets) {
   const auto labels = s.optimizer.set.second_backward(step);
   if (!labels) return;
-  for (Microbatch& each : microbatches) relabel(each, *labels, s.config.train.seed);
+  const auto record = s.drawn_labels ? s.drawn_labels(step) : nullptr;
+  for (Microbatch& each : microbatches) {
+    relabel(each, *labels, s.config.train.seed);
+    each.labels.draw.record = record;
+  }
   send_to(s.model.device(), microbatches);
   const Observers::Pause unobserved(s.observers);
   run_microbatches(s, microbatches, {});
+  if (s.second_gradients_are_ready) s.second_gradients_are_ready(step);
   s.optimizer.set.learn_from_second(step, num_targets);
   s.model.parameters.grad().zero_();
 }

@@ -124,13 +124,20 @@ PLANTED = {
 }
 
 # Faults of optimizers, in the layout of four data ranks with that optimizer: every update follows from the run's own gradients,
-# so a wrong one is named in both types by the parameter, or the expert, that it is an update of.
+# so a wrong one is named in both types by the parameter, or the expert, that it is an update of; and so are its second backwards.
 LAMB, MUON = {"optimizer.name": "lamb"}, {"optimizer.name": "muon"}
+SOPHIAG = {"optimizer.name": "sophiag", "optimizer.hessian_interval": 1}
+HESSIANS = "Hessians|parameters"
+# The configuration, what must be named, and the only quantities in which something is wrong.
 PLANTED_IN_OPTIMIZERS = {
-    "lamb.own_part_of_norm": (LAMB, r"step 1: parameters: (model\.|lm_head)"),
-    "lamb.ratio_of_all_experts": (LAMB, r"step 1: parameters: model\.layers\.\d\.mlp\.experts\.\w+_proj\.weight\[\d\]"),
-    "muon.crossed_parts": (MUON, r"step 1: parameters: model\.layers\.\d\.\S+_proj\.weight"),
-    "muon.stale_home": (MUON, r"step 2: parameters: model\.layers\.\d\.\S+_proj\.weight"),
+    "lamb.own_part_of_norm": (LAMB, r"step 1: parameters: (model\.|lm_head)", "parameters"),
+    "lamb.ratio_of_all_experts": (LAMB, r"step 1: parameters: model\.layers\.\d\.mlp\.experts\.\w+_proj\.weight\[\d\]", "parameters"),
+    "muon.crossed_parts": (MUON, r"step 1: parameters: model\.layers\.\d\.\S+_proj\.weight", "parameters"),
+    "muon.stale_home": (MUON, r"step 2: parameters: model\.layers\.\d\.\S+_proj\.weight", "parameters"),
+    "sophiag.own_seed": (SOPHIAG, r"step 1: drawn labels: labels \(sequence \d, token \d+: \d+ instead of \d+; \d+ of 120 differ\)", "drawn labels"),
+    "sophiag.scale_of_one_rank": (SOPHIAG, r"gradients, drawn labels: (model\.|lm_head)", "gradients"),
+    "sophiag.stale_hessian": (SOPHIAG, r"step 2: Hessians: (model\.|lm_head)", HESSIANS),
+    "sophiag.targets_of_one_rank": (SOPHIAG, r"step 1: Hessians: (model\.|lm_head)", HESSIANS),
 }
 
 # Two tensor ranks in each of two stages, and other ways to share the model.
@@ -209,12 +216,12 @@ def test_a_planted_fault_is_named(verify, fault, dtype):
     assert f"planted on purpose: {fault}: " in done.err
 
 
-@pytest.mark.parametrize("fault,dtype", in_both_types(PLANTED_IN_OPTIMIZERS, ["lamb.ratio_of_all_experts", "muon.stale_home"]))
-def test_a_fault_planted_in_an_optimizer_is_named_as_the_update_of_a_parameter(verify, fault, dtype):
-    fields, named = PLANTED_IN_OPTIMIZERS[fault]
+@pytest.mark.parametrize("fault,dtype", in_both_types(PLANTED_IN_OPTIMIZERS, ["lamb.ratio_of_all_experts", "muon.stale_home", "sophiag.own_seed"]))
+def test_a_fault_planted_in_an_optimizer_is_named_and_nothing_else_is(verify, fault, dtype):
+    fields, named, quantities = PLANTED_IN_OPTIMIZERS[fault]
     done = verify({**MOE, **fields}, 4, "--steps", 2, "--dtype", dtype, plant=fault)
     assert done.code == 1, done
-    assert done.failures() and all("parameters" in line for line in done.failures() if line.startswith("FAIL step")), done
+    assert done.failures() and all(re.search(quantities, line) for line in done.failures() if line.startswith("FAIL step")), done
     assert any(re.search(named, line) for line in done.failures()), done
 
 

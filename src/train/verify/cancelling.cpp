@@ -28,7 +28,7 @@ double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
 double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) const {
   const std::string prefix = spec.name.substr(0, spec.name.find("self_attn.") + 10);
   const double size =
-      whole_norm(one_.values(step, "grad", prefix + "v_proj.weight")) * projected_size(prefix + "v_proj", step);
+      whole_norm(one_.values(step, kind_, prefix + "v_proj.weight")) * projected_size(prefix + "v_proj", step);
   if (spec.role == Role::kQkNorm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
   if (family_of(config_.model).qk_norm == QkNorm::kNone) {
     return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
@@ -40,7 +40,7 @@ double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const
   const std::string down = spec.name.substr(0, spec.name.find("gate.weight")) + "experts.down_proj.weight";
   const double one_expert =  // ‖W‖ of one expert
       whole_norm(layout_.values(step - 1, "master", down)) / std::sqrt(static_cast<double>(config_.model.num_experts));
-  return whole_norm(one_.values(step, "grad", down)) * one_expert /
+  return whole_norm(one_.values(step, kind_, down)) * one_expert /
          std::sqrt(static_cast<double>(config_.model.expert_intermediate_size()));
 }
 

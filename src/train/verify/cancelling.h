@@ -19,6 +19,9 @@
 // so the size of the term is ‖dW‖ · ‖W‖ / √(F · D), and the gradient of the router's weight has the factor x in
 // addition, √D.
 
+#include <string>
+#include <utility>
+
 #include "arch/inventory.h"
 #include "config/run_config.h"
 #include "train/verify/trace.h"
@@ -26,11 +29,12 @@
 namespace athanor {
 
 /// Estimates the sizes from the gradients of `one` (the reference's run) and from the parameters that both runs had
-/// before a step, which `layout` has recorded. All arguments must outlive this object.
+/// before a step, which `layout` has recorded. `small`, `layout` and `one` must outlive this object.
 class CancellingSizes {
  public:
-  CancellingSizes(const RunConfig& small, const WholeTrace& layout, const WholeTrace& one)
-      : config_(small), layout_(layout), one_(one) {}
+  /// @param kind  of the gradients, as WholeTrace::values takes it.
+  CancellingSizes(const RunConfig& small, const WholeTrace& layout, const WholeTrace& one, std::string kind)
+      : config_(small), layout_(layout), one_(one), kind_(std::move(kind)) {}
 
   /// Returns the Euclidean norm of the cancelling terms over the whole parameter; 0 if nothing is known to cancel.
   double size(const ParameterSpec& spec, int64_t step) const;
@@ -42,6 +46,7 @@ class CancellingSizes {
 
   const RunConfig& config_;
   const WholeTrace &layout_, &one_;
+  std::string kind_;
 };
 
 }  // namespace athanor

@@ -10,18 +10,22 @@
 #include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
 #include "train/verify/quantities.h"
+#include "train/verify/second_backwards.h"
 
 namespace athanor {
 namespace {
 
-constexpr const char* kComparedQuantities[] = {kFirstParameters, kNumbers,        kNormQuantity,      kCounts,
-                                               kFirstGradients,  kLaterGradients, kParametersQuantity};
+constexpr const char* kComparedQuantities[] = {kFirstParameters, kNumbers,           kNormQuantity, kCounts,
+                                               kFirstGradients,  kLaterGradients,    kDrawnLabels,  kDrawnGradients,
+                                               kHessianQuantity, kParametersQuantity};
 
 class Comparer {
  public:
   Comparer(const RunConfig& small, const Noise& noise, const WholeTrace& layout, const WholeTrace& one)
-      : config_(small), noise_(noise), layout_(layout), one_(one), inventory_(make_inventory(small.model)),
-        cancelling_(config_, layout_, one_) {}
+      : config_(small), noise_(noise), layout_(layout), one_(one),
+        inventory_(make_inventory(small.model)), gradients_{kGradKind,
+                                                            CancellingSizes(config_, layout_, one_, kGradKind)},
+        drawn_{kDrawnGradKind, CancellingSizes(config_, layout_, one_, kDrawnGradKind)} {}
 
   Comparisons run() {
     for (const char* quantity : kComparedQuantities) worst_[quantity].quantity = quantity;
@@ -35,11 +39,14 @@ class Comparer {
     for (int64_t step = 1; step <= steps; ++step) {
       const bool good_so_far = result_.faults.empty();
       compare_numbers(step);
-      compare_gradients(step);
+      compare_gradients(step, gradients_, step == 1 ? kFirstGradients : kLaterGradients);
+      if (has_second_backward(config_, step)) {
+        add(compare_drawn_labels(config_, noise_, layout_, one_, step));
+        compare_gradients(step, drawn_, kDrawnGradients);
+      }
       if (good_so_far && !result_.faults.empty()) note_near_tie(step);
     }
-    for (const Comparison& own : compare_with_own_gradients(config_, layout_))
-      add(own.quantity, own.name, own.step, own.error, own.bound);
+    for (const Comparison& own : compare_with_own_gradients(config_, layout_)) add(own);
     for (const char* quantity : kComparedQuantities)
       if (worst_[quantity].compared > 0) result_.worst.push_back(worst_[quantity]);
     return std::move(result_);
@@ -62,6 +69,8 @@ class Comparer {
                           name, error, bound)
             : fmt::format("step {}: {}: {} is not equal (off by {:.1e} of its size)", step, quantity, name, error));
   }
+
+  void add(const Comparison& c) { add(c.quantity, c.name, c.step, c.error, c.bound); }
 
   void add_number(const char* quantity, const char* name, int64_t step, double a, double b, double bound) {
     const double size = std::max(std::abs(b), 1e-300);
@@ -113,17 +122,23 @@ class Comparer {
 
   // A gradient that vanishes by cancellation has the errors of the terms that cancel. So no gradient's bound is less
   // than for a thousandth of the model's root mean square.
-  double least_gradient(int64_t step) const {
-    return 1e-3 * one_.step(step).grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
+  double least_gradient(int64_t step, const char* kind) const {
+    return 1e-3 * root_mean_square(one_, inventory_, step, kind);
   }
 
-  void compare_gradients(int64_t step) {
-    const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
-    const double least = least_gradient(step);
+  // Gradients of a kind, and the sizes of those that cancel.
+  struct Gradients {
+    const char* kind;
+    CancellingSizes cancelling;
+  };
+
+  void compare_gradients(int64_t step, const Gradients& gradients, const char* quantity) {
+    const double least = least_gradient(step, gradients.kind);
     for (const auto& spec : inventory_) {
-      const auto &a = layout_.values(step, "grad", spec.name), &b = one_.values(step, "grad", spec.name);
+      const auto &a = layout_.values(step, gradients.kind, spec.name),
+                 &b = one_.values(step, gradients.kind, spec.name);
       if (!both_hold(spec, quantity, step, a, b)) continue;
-      const double cancelling = cancelling_.size(spec, step);
+      const double cancelling = gradients.cancelling.size(spec, step);
       for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
         const double size = std::max({norm_of(b.data() + begin, end - begin), cancelling,
                                       least * std::sqrt(static_cast<double>(end - begin))}),
@@ -148,7 +163,7 @@ class Comparer {
   Noise noise_;
   const WholeTrace &layout_, &one_;
   std::vector<ParameterSpec> inventory_;
-  CancellingSizes cancelling_;
+  Gradients gradients_, drawn_;
   std::map<std::string, Comparison> worst_;
   Comparisons result_;
 };
@@ -165,7 +180,7 @@ std::vector<std::string> find_bit_differences(const RunConfig& small, const Whol
   for (int64_t step = 0; step <= std::min(a.num_steps(), b.num_steps()); ++step) {
     if (step > 0 && a.step(step) != b.step(step)) lines.push_back(fmt::format("step {}: the reported numbers", step));
     for (const auto& spec : make_inventory(small.model)) {
-      for (const char* kind : {"grad", "master"}) {
+      for (const char* kind : {kGradKind, kDrawnGradKind, "master"}) {
         const auto &x = a.values(step, kind, spec.name), &y = b.values(step, kind, spec.name);
         if (x.size() == y.size() && std::memcmp(x.data(), y.data(), x.size() * sizeof(float)) == 0) continue;
         lines.push_back(fmt::format("step {}: {} of {}", step, kind, spec.name));

@@ -15,6 +15,7 @@
 namespace athanor {
 
 inline constexpr const char* kNormQuantity = "gradient norm";
+inline constexpr const char* kHessianQuantity = "Hessians";
 inline constexpr const char* kParametersQuantity = "parameters";
 
 /// The comparison of one quantity that came closest to its bound, or went furthest beyond it.

@@ -151,6 +151,7 @@ TEST_F(VerifyOnDevices, EachPlantedFaultIsFound) {
                                                                                     : data;
     RunConfig config = config_of(d);
     if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
+    if (plant.optimizer == "sophiag") config.optimizer.hessian_interval = 1;
     EXPECT_EQ(verify(config, d, {"float32"}, {.plant = name}), 1) << name;
     if (kInBf16.contains(name)) {
       EXPECT_EQ(verify(config, d, {"bfloat16"}, {.plant = name}), 1) << name << " in bfloat16";

@@ -7,14 +7,15 @@
 #include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
 #include "train/verify/quantities.h"
+#include "train/verify/second_backwards.h"
 
 namespace athanor {
 namespace {
 
 constexpr const char *kGroups = "gradients of all layers", *kScale = "gradients' scale";
-constexpr std::array kMeasuredQuantities = {kFirstParameters, kNumbers,        kNormQuantity,
-                                            kCounts,          kFirstGradients, kLaterGradients,
-                                            kGroups,          kScale,          kParametersQuantity};
+constexpr std::array kMeasuredQuantities = {kFirstParameters, kNumbers,        kNormQuantity,    kCounts,
+                                            kFirstGradients,  kLaterGradients, kDrawnLabels,     kDrawnGradients,
+                                            kGroups,          kScale,          kHessianQuantity, kParametersQuantity};
 
 // A gradient that only rounding makes: below a rounding of a thousandth of the model's root mean square.
 constexpr double kLeast = 1e-3 * 0x1p-8;
@@ -52,7 +53,10 @@ void MeasuredComparison::add(const WholeTrace& layout, const WholeTrace& one, co
   for (int64_t step = 1; step <= steps; ++step) {
     add_numbers(step, layout.step(step), one.step(step), truth.step(step));
     add_counts(step, layout.step(step), one.step(step), truth.step(step));
-    add_gradients(step, layout, one, truth);
+    add_gradients(step, kGradKind, step == 1 ? kFirstGradients : kLaterGradients, layout, one, truth);
+    if (!has_second_backward(config_, step)) continue;
+    add_bounded(compare_drawn_labels(config_, noise_, layout, one, step), fmt::format("step {}", step), false);
+    add_gradients(step, kDrawnGradKind, kDrawnGradients, layout, one, truth);
   }
   for (const Comparison& own : compare_with_own_gradients(config_, layout))
     add_bounded(own, fmt::format("step {}", own.step), false);
@@ -118,10 +122,10 @@ void MeasuredComparison::add_counts(int64_t step, const StepNumbers& layout, con
   }
 }
 
-void MeasuredComparison::add_gradients(int64_t step, const WholeTrace& layout, const WholeTrace& one,
-                                       const WholeTrace& truth) {
-  const char* quantity = step == 1 ? kFirstGradients : kLaterGradients;
-  const double rms = truth.step(step).grad_norm / std::sqrt(static_cast<double>(count_parameters(config_.model)));
+void MeasuredComparison::add_gradients(int64_t step, const char* kind, const char* quantity, const WholeTrace& layout,
+                                       const WholeTrace& one, const WholeTrace& truth) {
+  const double rms = root_mean_square(truth, inventory_, step, kind);
+  const std::string of_kind = kind == std::string(kGradKind) ? "" : " on drawn labels";
   const int64_t width = config_.model.hidden_size;
   struct Along {
     double layout = 0, one = 0, size = 0;  // components along the truth; its square
@@ -130,8 +134,8 @@ void MeasuredComparison::add_gradients(int64_t step, const WholeTrace& layout, c
   std::map<std::string, std::array<double, 4>> sums;  // for each group: squares of both errors, additional variance,
                                                       // size
   for (const auto& spec : inventory_) {
-    const auto &l = layout.values(step, "grad", spec.name), &b = one.values(step, "grad", spec.name),
-               &t = truth.values(step, "grad", spec.name);
+    const auto &l = layout.values(step, kind, spec.name), &b = one.values(step, kind, spec.name),
+               &t = truth.values(step, kind, spec.name);
     if (l.size() != t.size() || b.size() != t.size()) {
       found_.comparisons.faults.push_back(fmt::format("step {}: {}: {} has {} elements, with one rank {}", step,
                                                       quantity, spec.name, l.size(), t.size()));
@@ -164,10 +168,11 @@ void MeasuredComparison::add_gradients(int64_t step, const WholeTrace& layout, c
     if (along.size == 0) continue;
     const auto& [ours, theirs, more, size] = sums[name];
     // Twice the value of a tensor: a step's roundings have more in common than those of one layer.
-    pooled_[{kGroups, name}].add(ours, theirs, more, size, 2 * freedom_of(width, width));
+    pooled_[{kGroups, name + of_kind}].add(ours, theirs, more, size, 2 * freedom_of(width, width));
     const double l = along.layout / along.size, b = along.one / along.size;
-    pooled_[{kScale, name}].add_number(l * l, b * b * noise_.layout_factor(),
-                                       noise_.reduction_variance() / static_cast<double>(width) + kLeastScale, 1);
+    pooled_[{kScale, name + of_kind}].add_number(l * l, b * b * noise_.layout_factor(),
+                                                 noise_.reduction_variance() / static_cast<double>(width) + kLeastScale,
+                                                 1);
   }
 }
 

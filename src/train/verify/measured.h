@@ -38,7 +38,9 @@ class MeasuredComparison {
   void add_bounded(const Comparison& comparison, const std::string& step, bool measured);
   void add_numbers(int64_t step, const StepNumbers& layout, const StepNumbers& one, const StepNumbers& truth);
   void add_counts(int64_t step, const StepNumbers& layout, const StepNumbers& one, const StepNumbers& truth);
-  void add_gradients(int64_t step, const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
+  /// @param kind  of the gradients, as WholeTrace::values takes it.
+  void add_gradients(int64_t step, const char* kind, const char* quantity, const WholeTrace& layout,
+                     const WholeTrace& one, const WholeTrace& truth);
   void compare_initial(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
 
   struct Key {

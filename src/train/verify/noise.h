@@ -39,6 +39,8 @@ class Noise {
   /// Bounds on the relative differences of the loss and of each gradient, if both runs have the same parameters.
   double loss() const { return loss_; }
   double gradient() const { return gradient_; }
+  /// Returns the standard deviation of the difference of the logits, relative to their size.
+  double logits() const { return loss_ / kDeviations; }
   /// Returns the mean square of a layout's errors as a multiple of one rank's: tensor ranks round more often.
   double layout_factor() const { return layout_factor_; }
   /// Returns the mean square of the error, relative to a gradient's, that its sums over ranks in bf16 cause; 0 if the

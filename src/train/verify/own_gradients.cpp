@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "train/verify/parts.h"
 #include "train/verify/replay/replay.h"
+#include "train/verify/second_backwards.h"
 
 namespace athanor {
 namespace {
@@ -23,39 +24,43 @@ Comparison compare_norm(const RunConfig& small, const std::vector<ParameterSpec>
           std::abs(run.step(step).grad_norm - norm) / std::max(norm, 1e-300), bound};
 }
 
-Comparison compare_part(const Replay& replay, const std::vector<float>& master, const std::string& name, int64_t step,
-                        int64_t begin, int64_t end) {
+/// @param expected  returns what element i should be.
+template <class Expected>
+Comparison compare_part(const char* quantity, const std::vector<float>& values, Expected expected,
+                        const std::string& name, int64_t step, int64_t begin, int64_t end) {
   double off = 0, bound = 0, size = 0;
   for (auto i = static_cast<size_t>(begin); i < static_cast<size_t>(end); ++i) {
-    const double expected = replay.master()[i], error = master[i] - expected;
-    off += error * error, bound += replay.bound()[i] * replay.bound()[i], size += expected * expected;
+    const Rounded right = expected(i);
+    const double error = values[i] - right.value;
+    off += error * error, bound += right.error * right.error, size += right.value * right.value;
   }
   const double whole = std::sqrt(std::max(size, 1e-300));
-  return {kParametersQuantity, name, step, std::sqrt(off) / whole, std::sqrt(bound) / whole};
+  return {quantity, name, step, std::sqrt(off) / whole, std::sqrt(bound) / whole};
 }
 
-// Compares the masters after every step with those of the replay.
-void compare_updates(const WholeTrace& run, const ParameterSpec& spec, Replay& replay, std::vector<Comparison>& all) {
+// Compares the masters after every step, and Hessians, with those of the replay.
+void compare_updates(const RunConfig& small, const WholeTrace& run, const ParameterSpec& spec, Replay& replay,
+                     std::vector<Comparison>& all) {
   for (int64_t step = 1; step <= run.num_steps(); ++step) {
     const StepNumbers& numbers = run.step(step);
-    replay.add_step({step, numbers.lr, numbers.grad_norm, run.values(step, "grad", spec.name),
-                     run.values(step, "hessian", spec.name)});
-    const auto& master = run.values(step, "master", spec.name);
-    // A fault that is reported elsewhere: part of it is not held.
-    if (master.size() != replay.master().size()) continue;
-    for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
-      all.push_back(compare_part(replay, master, name, step, begin, end));
+    replay.add_step({step, numbers.lr, numbers.grad_norm, run.values(step, kGradKind, spec.name),
+                     run.values(step, kDrawnGradKind, spec.name), targets_in_step(small)});
+    const auto compare = [&](const char* quantity, const char* kind, size_t size, auto expected) {
+      const auto& values = run.values(step, kind, spec.name);
+      if (values.size() != size) return;  // a fault that is reported elsewhere: part of it is not held
+      for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+        all.push_back(compare_part(quantity, values, expected, name, step, begin, end));
+      });
+    };
+    if (const auto hessian = replay.hessian(); !hessian.empty())
+      compare(kHessianQuantity, "hessian", hessian.size(), [&](size_t i) { return hessian[i]; });
+    compare(kParametersQuantity, "master", replay.master().size(), [&](size_t i) {
+      return Rounded{replay.master()[i], replay.bound()[i]};
     });
   }
 }
 
-// Reports what the replays take from the run or leave out.
-void log_what_is_taken(size_t with_hessian, size_t not_replayed, size_t parameters) {
-  if (with_hessian > 0)
-    log::info(
-        "{} of {} parameters have sophiag: their updates are computed from the Hessian that the run has, of whose "
-        "second backward no gradients are recorded",
-        with_hessian, parameters);
+void log_what_is_left_out(size_t not_replayed, size_t parameters) {
   if (not_replayed > 0)
     log::info(
         "{} of {} parameters are queries and keys that optimizer.qk_clip may scale: their gradients are compared, and "
@@ -69,17 +74,16 @@ std::vector<Comparison> compare_with_own_gradients(const RunConfig& small, const
   const auto inventory = make_inventory(small.model);
   std::vector<Comparison> all;
   for (int64_t step = 1; step <= run.num_steps(); ++step) all.push_back(compare_norm(small, inventory, run, step));
-  size_t with_hessian = 0, not_replayed = 0;
+  size_t not_replayed = 0;
   for (const auto& spec : inventory) {
     const auto replay = make_replay(small, spec, run.values(0, "master", spec.name));
     if (!replay) {
       ++not_replayed;
       continue;
     }
-    with_hessian += run.values(run.num_steps(), "hessian", spec.name).empty() ? 0 : 1;
-    compare_updates(run, spec, *replay, all);
+    compare_updates(small, run, spec, *replay, all);
   }
-  log_what_is_taken(with_hessian, not_replayed, inventory.size());
+  log_what_is_left_out(not_replayed, inventory.size());
   return all;
 }
 

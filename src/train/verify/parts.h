@@ -3,10 +3,13 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <cmath>
 #include <string>
+#include <vector>
 
 #include "arch/inventory.h"
+#include "train/verify/trace.h"
 
 namespace athanor {
 
@@ -32,6 +35,18 @@ inline double square_distance(const float* a, const float* b, int64_t n) {
   double sum = 0;
   for (int64_t i = 0; i < n; ++i) sum += (static_cast<double>(a[i]) - b[i]) * (static_cast<double>(a[i]) - b[i]);
   return sum;
+}
+
+/// The root mean square of all gradients of a kind in a step.
+inline double root_mean_square(const WholeTrace& trace, const std::vector<ParameterSpec>& inventory, int64_t step,
+                               const char* kind) {
+  double squares = 0, count = 0;
+  for (const ParameterSpec& spec : inventory) {
+    const auto& values = trace.values(step, kind, spec.name);
+    squares += dot(values.data(), values.data(), static_cast<int64_t>(values.size()));
+    count += static_cast<double>(spec.num_elements());
+  }
+  return std::sqrt(squares / std::max(count, 1.0));
 }
 
 inline double distance(const float* a, const float* b, int64_t n) { return std::sqrt(square_distance(a, b, n)); }

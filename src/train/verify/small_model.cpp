@@ -13,6 +13,7 @@
 #include "config/training_stages.h"
 #include "layout/layout_faults.h"
 #include "train/verify/bf16_run.h"
+#include "train/verify/second_backwards.h"
 #include "train/verify/small_buckets.h"
 #include "train/verify/small_layers.h"
 
@@ -20,7 +21,7 @@ namespace athanor {
 namespace {
 
 constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kSmallVocab = 96, kSmallSeqLen = 16, kManyExperts = 128;
-constexpr int64_t kMicrobatches = 2;
+constexpr int64_t kMicrobatches = 2, kHessianInterval = 2;
 constexpr double kBucketMb = 0.05;  // 13,000 gradients: a small model has several buckets
 
 // Keeps the number of query heads that a key head serves, if enough heads are left, and which ranks of a tensor group
@@ -124,6 +125,9 @@ void leave_only_steps(RunConfig& config, int64_t steps) {
   config.optimizer.min_lr = config.optimizer.lr;
   config.optimizer.warmup_steps = config.optimizer.schedule_steps = 0;
   config.optimizer.schedule_tokens = config.optimizer.warmup_tokens = config.optimizer.decay_tokens = 0;
+  // Three steps have two second backwards, and one step without.
+  if (has_second_backward(config, 1))
+    config.optimizer.hessian_interval = std::min(config.optimizer.hessian_interval, kHessianInterval);
   config.checkpoint = {};
   config.checkpoint.interval = config.checkpoint.model_interval = 0;
   config.metrics = {};

@@ -13,6 +13,9 @@
 
 namespace athanor {
 
+/// The kind of the gradients of a step, summed over ranks (WholeTrace::values).
+inline constexpr const char* kGradKind = "grad";
+
 /// The numbers that a rank reports of a step, for the whole batch. Every rank should report the same.
 struct StepNumbers {
   /// the loss as mean over targets, the others as sums over layers and sequences or tokens (LossParts, RouterCounts)

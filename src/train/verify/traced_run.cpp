@@ -4,42 +4,15 @@
 
 #include "arch/width_scaling.h"
 #include "model/initialize.h"
-#include "ops/transfer.h"
 #include "train/checkpointing.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
+#include "train/verify/record_copies.h"
+#include "train/verify/second_backwards.h"
 #include "train/verify/small_model.h"
 
 namespace athanor {
 namespace {
-
-// Adds the weights that forward reads. Ranks that hold the same must have the same bits.
-void add_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const Tensor compute = ops::fetch(s.model.parameters.compute());
-  const auto size = static_cast<size_t>(compute.element_size());
-  const auto* bytes = static_cast<const std::byte*>(compute.const_data_ptr());
-  for (const BucketEntry& e : s.model.parameters.table()) {
-    trace.add_copy(fmt::format("step {}: {} from {}", step, e.name, shape_text(e.offset)),
-                   bytes + static_cast<size_t>(e.flat_begin) * size, static_cast<size_t>(e.num_elements()) * size);
-  }
-}
-
-// Adds the summed gradients of the part that this rank updates.
-void add_gradient_copies(const TrainState& s, int64_t step, Trace& trace) {
-  const Tensor grads = ops::fetch(s.model.parameters.grad());
-  const auto* grad = grads.const_data_ptr<float>();
-  for (const Bucket& bucket : s.model.parameters.buckets()) {
-    const FlatRange owned = s.model.plan.owned(bucket);
-    for (const BucketEntry& e : s.model.parameters.table()) {
-      const FlatRange part = intersect(e.range(), owned);
-      if (part.size() == 0) continue;
-      const int64_t first = part.begin - e.flat_begin;
-      trace.add_copy(fmt::format("step {}: the summed gradient of {} from {}, elements {} to {}", step, e.name,
-                                 shape_text(e.offset), first, first + part.size()),
-                     grad + part.begin, static_cast<size_t>(part.size()) * sizeof(float));
-    }
-  }
-}
 
 void initialize(TrainState& state, Trace& trace) {
   initialize_parameters(state.config.model, static_cast<uint64_t>(state.config.train.seed), state.model.parameters,
@@ -49,16 +22,17 @@ void initialize(TrainState& state, Trace& trace) {
 
 void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) {
   const RunConfig& config = state.config;
+  const SecondBackwardRecorder second(state, trace);
   for (int64_t step = state.position.step + 1; step <= last; ++step) {
     const Batch batch = make_verify_batch(config, step, draw);
     StepReport report = compute_gradients(state, batch);
     trace.add_pieces(step, gradient_pieces(state.model));
-    add_gradient_copies(state, step, trace);
+    add_gradient_copies(state.model, fmt::format("step {}: the summed gradient", step), trace);
     apply_update(state, batch, report);
     state.model.gatherer.wait_all();
     trace.add_step(report);
     trace.add_pieces(step, state_pieces(state));
-    add_copies(state, step, trace);
+    add_copies(state.model, step, trace);
   }
 }
 
@@ -87,6 +61,7 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters,
                         width_ratio(config.optimizer, config.model));
   trace.add_pieces(0, master_pieces(state.model));
+  const SecondBackwardRecorder second(state, trace, &layout);
   for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
     load_master(state.model, parse_shared_by(state.config.checkpoint.load),
                 [&](const std::string& name, int64_t first, std::span<float> out) {

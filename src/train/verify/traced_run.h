@@ -15,8 +15,9 @@ Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plan
                 at::Device device = at::kCPU);
 
 /// Runs the reference on one rank, on the CPU, even if a launcher started the process: it has the same initial
-/// parameters and batches, but each step begins with the parameters that `layout` had before that step. Records the
-/// initial parameters, and numbers and gradients of each step.
+/// parameters and batches, but each step begins with the parameters that `layout` had before that step, and second
+/// backwards learn from the labels that `layout` drew (second_backwards.h). Records the initial parameters, and
+/// numbers, gradients and drawn labels of each step.
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout);
 
 /// Takes and records the same steps as trace_run, but only the first half (rounded up) in `first`'s layout. Then it

@@ -46,7 +46,8 @@ class PlantedWorld : public comm::World {
 
 std::vector<Row> all_plants() {
   std::vector<Row> all;
-  for (auto& rows : {gradient_plants(), stage_plants(), group_plants(), pipeline_plants(), optimizer_plants()})
+  for (auto& rows :
+       {gradient_plants(), stage_plants(), group_plants(), pipeline_plants(), optimizer_plants(), sophiag_plants()})
     all.insert(all.end(), rows.begin(), rows.end());
   return all;
 }

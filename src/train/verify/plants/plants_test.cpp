@@ -94,6 +94,8 @@ Result run(const Degrees& d, const std::string& name) {
 Result run_for(const PlantName& plant, const Degrees& d, bool planted) {
   RunConfig config = config_of(d);
   if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
+  // Steps are not clipped, so that Hessians change them.
+  if (plant.optimizer == "sophiag") config.optimizer.hessian_interval = 1, config.optimizer.rho = 1e4;
   return run(
       config, d, [&] { return planted ? make_plant(std::string(plant.name)) : nullptr; },
       plant.optimizer.empty() ? 0 : 2);

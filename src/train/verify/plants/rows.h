@@ -20,6 +20,7 @@ std::vector<Row> stage_plants();
 std::vector<Row> group_plants();
 std::vector<Row> pipeline_plants();
 std::vector<Row> optimizer_plants();
+std::vector<Row> sophiag_plants();
 
 /// Returns the rows of all files.
 std::vector<Row> all_plants();

@@ -116,6 +116,35 @@ Sight sight_of(const Tensor& tokens_BT, bool by_document, int64_t end_of_documen
   return {position, later.unsqueeze(0).logical_or(document.unsqueeze(2) != document.unsqueeze(1))};
 }
 
+// ---- Drawn labels
+
+// Vigna's and Steele's SplitMix64: the output for the counter's number, as kernels/label_draw.h defines it.
+double uniform_of(uint64_t key, uint64_t counter) {
+  uint64_t z = key + (counter + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return (static_cast<double>(z >> 32) + 0.5) * 0x1p-32;
+}
+
+// Logarithms of probabilities are logits minus a number that all ids of a token share.
+void draw_labels(const Tensor& log_probs_BTV, int64_t first_row, int64_t length, const LabelsDrawn& labels) {
+  const int64_t vocab = log_probs_BTV.size(2);
+  const auto logits = log_probs_BTV.accessor<double, 3>();
+  auto drawn = labels.own_BT.accessor<int64_t, 2>();
+  for (int64_t b = 0; b < log_probs_BTV.size(0); ++b) {
+    for (int64_t t = 0; t < log_probs_BTV.size(1); ++t) {
+      const auto row = static_cast<uint64_t>(first_row + b * length + t);
+      double largest = -std::numeric_limits<double>::infinity();
+      for (int64_t v = 0; v < vocab; ++v) {
+        const double uniform = uniform_of(labels.key, row * static_cast<uint64_t>(vocab) + static_cast<uint64_t>(v)),
+                     value = logits[b][t][v] - std::log(-std::log1p(-uniform));
+        if (value > largest) largest = value, drawn[b][t] = v;
+      }
+    }
+  }
+}
+
 // ---- The decoder
 
 class Decoder {
@@ -123,7 +152,8 @@ class Decoder {
   Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
       : config_(config), m_(config.model), parameters_(parameters), memory_(memory), rotation_(rotation_of(m_)) {}
 
-  Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step) {
+  Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
+             const LabelsDrawn* labels) {
     const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == "document", end_of_document);
     Losses losses;
     Tensor x = at::embedding(weight("model.embed_tokens.weight"), tokens_BT);
@@ -138,7 +168,7 @@ class Decoder {
                        weight(prefix_ + "mlp.down_proj.weight"));
       }
     }
-    add_losses(norm(x, "model.norm.weight"), tokens_BT, losses);
+    add_losses(norm(x, "model.norm.weight"), tokens_BT, first_sequence, labels, losses);
     return losses;
   }
 
@@ -198,11 +228,17 @@ class Decoder {
     return y_TD.view(x.sizes());
   }
 
-  void add_losses(const Tensor& x, const Tensor& tokens_BT, Losses& losses) const {
+  void add_losses(const Tensor& x, const Tensor& tokens_BT, int64_t first_sequence, const LabelsDrawn* labels,
+                  Losses& losses) const {
     const int64_t targets = tokens_BT.size(1) - 1;
     const Tensor& output = weight(m_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
     const Tensor log_probs = at::log_softmax(at::linear(x.narrow(1, 0, targets), output), -1);
-    losses.loss_sum = -log_probs.gather(2, tokens_BT.narrow(1, 1, targets).unsqueeze(2)).sum();
+    Tensor labels_BT = tokens_BT.narrow(1, 1, targets);
+    if (labels) {
+      draw_labels(log_probs.detach(), first_sequence * tokens_BT.size(1), tokens_BT.size(1), *labels);
+      labels_BT = labels->given_BT.narrow(1, 0, targets);
+    }
+    losses.loss_sum = -log_probs.gather(2, labels_BT.unsqueeze(2)).sum();
     losses.num_targets = tokens_BT.size(0) * targets;
     if (losses.routers.empty()) return;
     losses.aux_sum = balancing_loss(config_, losses.routers, memory_.previous_share);
@@ -221,8 +257,9 @@ class Decoder {
 }  // namespace
 
 Losses run_decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory,
-                   const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step) {
-  return Decoder(config, parameters, memory).run(tokens_BT, end_of_document, first_sequence, step);
+                   const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
+                   const LabelsDrawn* labels) {
+  return Decoder(config, parameters, memory).run(tokens_BT, end_of_document, first_sequence, step, labels);
 }
 
 }  // namespace athanor::portable

@@ -26,6 +26,14 @@ struct RouterMemory {
   Tensor bias;            ///< undefined: none
 };
 
+/// Labels in place of the next tokens, and those that the model itself draws: for each token the id with the largest
+/// logit − log(E), where E is an exponential number of a counter (kernels/label_draw.h).
+struct LabelsDrawn {
+  uint64_t key = 0;
+  Tensor given_BT;  ///< int64: the loss is that of these; −100 without a target
+  Tensor own_BT;    ///< int64: takes what is drawn, for all tokens but the last of each sequence
+};
+
 /// The sums of a microbatch.
 struct Losses {
   Tensor loss_sum;        ///< cross entropy over all targets
@@ -38,7 +46,9 @@ struct Losses {
 /// @param tokens_BT  int64; each token's target is the next token of its sequence, the last has none.
 /// @param end_of_document  the token after which a document ends, if data.attention_scope is "document".
 /// @param first_sequence, step  as in Labels (parallel/stage.h).
+/// @param labels  null: the next tokens.
 Losses run_decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory,
-                   const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step);
+                   const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
+                   const LabelsDrawn* labels = nullptr);
 
 }  // namespace athanor::portable

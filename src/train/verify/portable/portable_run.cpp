@@ -7,6 +7,7 @@
 #include "arch/width_scaling.h"
 #include "base/random.h"
 #include "train/verify/portable/portable_model.h"
+#include "train/verify/second_backwards.h"
 #include "train/verify/small_model.h"
 
 namespace athanor {
@@ -49,8 +50,10 @@ class PortableRun {
     for (const auto& [name, weight] : parameters_) add_tensor(0, "master/" + name, weight.detach());
     for (int64_t step = 1; step <= std::min(config_.train.steps, layout_.num_steps()); ++step) {
       follow_layout(step);
+      if (has_second_backward(config_, step)) run_second_backward(step);
       const StepNumbers numbers = forward_backward(step);
-      for (const auto& [name, weight] : parameters_) add_tensor(step, "grad/" + name, gradient_of(weight));
+      for (const auto& [name, weight] : parameters_)
+        add_tensor(step, std::string(kGradKind) + "/" + name, gradient_of(weight));
       learn_from_choices(numbers);
       trace_.add_step(numbers);
     }
@@ -69,20 +72,29 @@ class PortableRun {
     }
   }
 
-  StepNumbers forward_backward(int64_t step) {
+  Tensor tokens_of(int64_t step) const {
     const Batch batch = make_verify_batch(config_, step, draw_);
-    const Tensor tokens = at::tensor(at::ArrayRef<int32_t>(batch.tokens), at::kInt)
-                              .to(at::kLong)
-                              .view({batch.num_sequences, batch.seq_len});
-    const auto sequences = static_cast<double>(batch.num_sequences), length = static_cast<double>(batch.seq_len),
+    return at::tensor(at::ArrayRef<int32_t>(batch.tokens), at::kInt)
+        .to(at::kLong)
+        .view({batch.num_sequences, batch.seq_len});
+  }
+
+  // Calls visit(first sequence, number) microbatch by microbatch; balance groups stay whole.
+  template <class Visit>
+  void for_each_microbatch(Visit visit) const {
+    const int64_t sequences = config_.train.global_batch_size;
+    const int64_t micro = std::max(config_.train.micro_batch_size,
+                                   config_.moe.balance == "none" ? int64_t{1} : config_.moe.balance_group);
+    for (int64_t first = 0; first < sequences; first += micro) visit(first, std::min(micro, sequences - first));
+  }
+
+  StepNumbers forward_backward(int64_t step) {
+    const Tensor tokens = tokens_of(step);
+    const auto sequences = static_cast<double>(tokens.size(0)), length = static_cast<double>(tokens.size(1)),
                layers = static_cast<double>(std::max<int64_t>(1, config_.model.num_sparse_layers()));
     StepNumbers numbers;
     numbers.lr = config_.optimizer.lr;
-    // Computes microbatch by microbatch; balance groups stay whole.
-    const int64_t micro = std::max(config_.train.micro_batch_size,
-                                   config_.moe.balance == "none" ? int64_t{1} : config_.moe.balance_group);
-    for (int64_t first = 0; first < batch.num_sequences; first += micro) {
-      const int64_t count = std::min(micro, batch.num_sequences - first);
+    for_each_microbatch([&](int64_t first, int64_t count) {
       const Losses losses = portable::run_decoder(config_, parameters_, memory_, tokens.narrow(0, first, count),
                                                   kEndOfDocument, first, step);
       Tensor objective = losses.loss_sum / (sequences * (length - 1));
@@ -92,7 +104,7 @@ class PortableRun {
       }
       objective.backward();
       add(losses, numbers);
-    }
+    });
     numbers.loss /= static_cast<double>(numbers.targets);
     double squares = 0;
     for (const auto& [name, weight] : parameters_) {
@@ -100,6 +112,25 @@ class PortableRun {
     }
     numbers.grad_norm = std::sqrt(squares);
     return numbers;
+  }
+
+  // The mean loss on the labels that the layout drew; what is drawn here is recorded.
+  void run_second_backward(int64_t step) {
+    const Tensor tokens = tokens_of(step), drawn = at::full_like(tokens, -1),
+                 given = labels_in(layout_, config_, step).view(tokens.sizes()).clamp_min(0);
+    const uint64_t key =
+        CounterRandom(static_cast<uint64_t>(config_.train.seed), "drawn labels").u64(static_cast<uint64_t>(step));
+    for_each_microbatch([&](int64_t first, int64_t count) {
+      const portable::LabelsDrawn labels{key, given.narrow(0, first, count), drawn.narrow(0, first, count)};
+      const Losses losses = portable::run_decoder(config_, parameters_, memory_, tokens.narrow(0, first, count),
+                                                  kEndOfDocument, first, step, &labels);
+      (losses.loss_sum / static_cast<double>(targets_in_step(config_))).backward();
+    });
+    add_tensor(step, std::string(kLabelKind) + "/" + kLabelName, drawn.reshape({-1}));
+    for (auto& [name, weight] : parameters_) {
+      add_tensor(step, std::string(kDrawnGradKind) + "/" + name, gradient_of(weight));
+      weight.mutable_grad().reset();
+    }
   }
 
   static void add(const Losses& losses, StepNumbers& numbers) {

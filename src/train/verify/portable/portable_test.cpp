@@ -118,6 +118,7 @@ TEST_F(PortableTest, ModelsWithOddOptionsDoToo) {
          c.optimizer.eps = 1e-4;
          c.optimizer.no_weight_decay = {"*norm.weight", "model.layers.1.*"};
        }},
+      {"sophiag", [](RunConfig& c) { c.optimizer.name = "sophiag"; }},
   };
   for (const auto& [what, change] : changes) {
     RunConfig c = sparse();

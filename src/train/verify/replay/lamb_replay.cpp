@@ -6,7 +6,7 @@
 namespace athanor {
 
 // The direction m̂ / (√v̂ + eps) + decay · w. Terms of v are not negative, so that its error is relative to itself.
-Replay::Rounded LambReplay::direction_of(size_t i, int64_t step, const Rounded& grad) {
+Rounded LambReplay::direction_of(size_t i, int64_t step, const Rounded& grad) {
   const double beta1 = config().betas[0], beta2 = config().betas[1], count = static_cast<double>(step);
   const double correction1 = 1 - std::pow(beta1, count), correction2 = 1 - std::pow(beta2, count);
   add_to_mean(beta1, grad, exp_avg_[i]);

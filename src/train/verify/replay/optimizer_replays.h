@@ -35,14 +35,18 @@ class LambReplay : public Replay {
   std::vector<Rounded> exp_avg_, exp_avg_sq_;
 };
 
-/// Sophia-G, given the Hessian that the run has: the gradients of its second backward are not recorded.
+/// Sophia-G, whose Hessian follows from the gradients of second backwards.
 class SophiaReplay : public Replay {
  public:
   using Replay::Replay;
 
+  std::span<const Rounded> hessian() const override { return hessian_; }
+
  private:
   void update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) override;
-  std::vector<Rounded> exp_avg_;
+  void learn_from_second(const ReplayedStep& step);
+  Rounded direction_of(size_t element) const;
+  std::vector<Rounded> exp_avg_, hessian_;
 };
 
 /// Muon, of the whole matrix or of each expert's.

@@ -18,11 +18,18 @@ namespace athanor {
 
 /// What a run recorded of one parameter in one step.
 struct ReplayedStep {
-  int64_t number = 0;              ///< from 1
-  double lr = 0;                   ///< learning rate of the step, before the lr_scale of the parameter's group
-  double grad_norm = 0;            ///< norm over the whole model, before clipping
-  std::span<const float> grad;     ///< gradient of the whole parameter, summed over the batch, before clipping
-  std::span<const float> hessian;  ///< the state of Sophia-G after the step; empty with other optimizers
+  int64_t number = 0;           ///< from 1
+  double lr = 0;                ///< learning rate of the step, before the lr_scale of the parameter's group
+  double grad_norm = 0;         ///< norm over the whole model, before clipping
+  std::span<const float> grad;  ///< gradient of the whole parameter, summed over the batch, before clipping
+  /// that of a second backward, which is not clipped; empty if the step has none
+  std::span<const float> drawn_grad;
+  int64_t targets = 0;  ///< number in the batch, over which the gradients are means
+};
+
+/// A value, and a bound on the absolute error that it has in fp32.
+struct Rounded {
+  double value = 0, error = 0;
 };
 
 /// The replay of one parameter.
@@ -40,13 +47,10 @@ class Replay {
   /// Returns for each element a bound on the absolute rounding error that a master in fp32 has after these updates. Of
   /// a whole matrix the root of the sum of its squares is the bound.
   const std::vector<double>& bound() const { return bound_; }
+  /// Returns the Hessian of each element after the updates so far; empty with optimizers other than Sophia-G.
+  virtual std::span<const Rounded> hessian() const { return {}; }
 
  protected:
-  /// A value, and a bound on the absolute error that it has in fp32.
-  struct Rounded {
-    double value = 0, error = 0;
-  };
-
   /// Updates the state and the masters.
   /// @param lr  of the parameter's group.
   /// @param grad  clipped; fp32 rounds the scale and the product.

@@ -100,6 +100,29 @@ TEST_F(ReplayTest, SettingsOfAnOptimizerChangeWhatItsReplayDoes) {
   }
 }
 
+TEST_F(ReplayTest, HessiansAreThoseOfTheSecondBackwardsAndOtherSettingsGiveOthers) {
+  const auto hessians = [&](const RunConfig& given, const RunConfig& right) {
+    std::vector<Comparison> all = compare_with_own_gradients(right, run(given));
+    std::erase_if(all, [](const Comparison& c) { return c.quantity != kHessianQuantity; });
+    return all;
+  };
+  for (const char* dtype : {"float32", "bfloat16"}) {
+    const RunConfig config = config_of("sophiag", dtype);
+    const auto all = hessians(config, config);
+    EXPECT_EQ(all.size(), updates_of(config, config).size());
+    EXPECT_LE(largest_share(all), 0.6) << dtype;
+    for (const auto& wrong : std::vector<std::function<void(RunConfig&)>>{
+             [](RunConfig& c) { c.optimizer.betas[1] -= 1e-5; },
+             [](RunConfig& c) { c.optimizer.hessian_interval = 1; },
+             [](RunConfig& c) { c.train.global_batch_size = 11; },
+         }) {
+      RunConfig other = config;
+      wrong(other);
+      EXPECT_GT(largest_share(hessians(config, other)), 1.5) << dtype;
+    }
+  }
+}
+
 TEST_F(ReplayTest, MuonsProductsInFloat32AreReplayedTwoHundredTimesAsSharply) {
   const auto bounds = [&](const char* dtype) {
     RunConfig config = config_of("muon");
