@@ -1,6 +1,7 @@
 #include "optim/qk_clip.h"
 
 #include <charconv>
+#include <cmath>
 #include <limits>
 
 #include "optim/optimized_parameters.h"
@@ -39,10 +40,30 @@ void QkClip::observe(const Observation& observation) {
 void QkClip::begin() {
   shards_.mesh().group(GroupKind::kData).all_reduce(largest_, comm::Reduction::kMax).wait();
   // A logit that is not above the threshold, or is not finite, changes nothing.
+  const Tensor is_clipped = largest_.gt(threshold_).logical_and(largest_.isfinite());
   const Tensor ratio = at::full_like(largest_, threshold_) / largest_;
-  const Tensor gamma = at::where(largest_.gt(threshold_).logical_and(largest_.isfinite()), ratio, at::ones_like(ratio));
+  const Tensor gamma = at::where(is_clipped, ratio, at::ones_like(ratio));
   query_factors_ = shares_keys_ ? gamma : gamma.sqrt();
   key_factors_ = shares_keys_ ? Tensor() : query_factors_;
+  share_numbers(is_clipped);
+}
+
+// Each rank of the model has other layers or heads. Of equal logits the first layer counts, so that no layout changes
+// it.
+void QkClip::share_numbers(const Tensor& is_clipped) {
+  comm::Communicator& model = shards_.mesh().group(GroupKind::kModel);
+  const auto first_with = [](const Tensor& values, const Tensor& largest, const Tensor& layers) {
+    return at::where(values.eq(largest), layers, std::numeric_limits<double>::infinity()).min();
+  };
+  const Tensor of_layers = largest_.amax(1).to(at::kDouble), largest = of_layers.max(),
+               layers = at::arange(of_layers.size(0), of_layers.options());
+  numbers_ = at::stack({largest, first_with(of_layers, largest, layers), is_clipped.sum().to(at::kDouble)});
+  if (model.size() == 1) return;
+  const Tensor all = at::empty({model.size(), numbers_.size(0)}, numbers_.options());
+  model.all_gather(all, numbers_).wait();
+  const Tensor of_ranks = all.select(1, 0), largest_of_all = of_ranks.max();
+  numbers_ =
+      at::stack({largest_of_all, first_with(of_ranks, largest_of_all, all.select(1, 1)), all.select(1, 2).sum()});
 }
 
 void QkClip::apply(FlatRange range, const ops::OnDevice& there) {
@@ -72,6 +93,12 @@ void QkClip::scale(const BucketEntry& entry, FlatRange piece, const Tensor& fact
     if (factor != 1)
       ops::scale(factors.narrow(0, head, 1), update_memory(store_, intersect(piece, {begin, begin + of_head})), there);
   }
+}
+
+// The layer is infinite if no logit is a number; such a step is refused.
+LargestLogit largest_logit_of(const Tensor& numbers) {
+  const auto* number = numbers.const_data_ptr<double>();
+  return {number[0], std::isfinite(number[1]) ? std::llround(number[1]) : -1, std::llround(number[2])};
 }
 
 }  // namespace athanor

@@ -9,6 +9,7 @@
 
 #include "config/model_config.h"
 #include "ops/update.h"
+#include "optim/largest_logit.h"
 #include "parallel/observer.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
@@ -25,7 +26,8 @@ class QkClip : public Observer {
   void begin_gradients() override;
   void observe(const Observation& observation) override;
 
-  /// Finds the factors of this rank's heads. Collective over kData: an all-reduce of a number for each layer and head.
+  /// Finds the factors of this rank's heads, and the numbers of the step. Collective over kData: an all-reduce of a
+  /// number for each layer and head. Then collective over kModel: a gather of three numbers of each rank.
   void begin();
   /// Scales the owned elements of `range` of flat memory, after they were updated. Not collective. On a device nothing
   /// changes if `there` refuses the step.
@@ -34,8 +36,11 @@ class QkClip : public Observer {
   /// The largest logit of each layer of the model and head of this rank, in the last step: fp32 [layers, heads], −∞ for
   /// layers of other ranks. Over all data ranks after begin().
   const Tensor& largest() const { return largest_; }
+  /// The numbers that begin() found, the same on every rank, where the parameters are: fp64 [3], for largest_logit_of.
+  const Tensor& numbers() const { return numbers_; }
 
  private:
+  void share_numbers(const Tensor& is_clipped);
   void scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there);
 
   ParameterStore& store_;
@@ -44,6 +49,10 @@ class QkClip : public Observer {
   int64_t head_dim_;
   bool shares_keys_;
   Tensor largest_, query_factors_, key_factors_;  // [layers, heads]
+  Tensor numbers_;
 };
+
+/// Returns the numbers of a step from QkClip::numbers on the host.
+LargestLogit largest_logit_of(const Tensor& numbers);
 
 }  // namespace athanor

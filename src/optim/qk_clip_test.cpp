@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include "layout/stages.h"
 #include "optim/testing/optimized_ranks.h"
 
 namespace athanor::qk_clip_test {
@@ -34,6 +35,28 @@ double expected_factor(const RunConfig& config, const BucketEntry& entry, int64_
   return shares ? gamma : std::sqrt(gamma);
 }
 
+// The largest logit of the model, of several layers the first that has it, and the heads above the threshold.
+LargestLogit expected_largest(const ModelConfig& model) {
+  LargestLogit largest{-1e9, 0, 0};
+  for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
+    for (int64_t head = 0; head < model.num_attention_heads; ++head) {
+      const double logit{logit_of(layer, head)};
+      if (logit > largest.value) largest.value = logit, largest.layer = layer;
+      if (logit > kThreshold) ++largest.clipped_heads;
+    }
+  }
+  return largest;
+}
+
+// The layers of the rank's stages, in which it sees logits.
+std::vector<int64_t> layers_of(const RunConfig& config, const Mesh& mesh) {
+  std::vector<int64_t> layers;
+  const int stage = mesh.layout().coordinate(mesh.rank(), Axis::kPipeline);
+  for (const StageLayers& part : stages_of(config.model, config.parallelism, stage))
+    for (int64_t layer = part.first; layer < part.end; ++layer) layers.push_back(layer);
+  return layers;
+}
+
 void check_rank(const RunConfig& config, comm::World& world) {
   const Mesh mesh(Layout(config, world.size()), world);
   const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
@@ -48,7 +71,7 @@ void check_rank(const RunConfig& config, comm::World& world) {
   const int64_t heads = config.model.num_attention_heads / mesh.layout().tensor(),
                 first = heads * mesh.layout().index_in_group(GroupKind::kTensor, mesh.rank());
   // One data rank has the largest logits, each in another sequence.
-  for (int64_t layer = 0; layer < config.model.num_hidden_layers; ++layer) {
+  for (const int64_t layer : layers_of(config, mesh)) {
     const Tensor logits = at::full({2, heads}, -3.0f);
     if (mesh.data_rank() == mesh.layout().data() - 1) {
       for (int64_t h = 0; h < heads; ++h) logits[h % 2][h] = logit_of(layer, first + h);
@@ -56,6 +79,10 @@ void check_rank(const RunConfig& config, comm::World& world) {
     clip.observe({fmt::format("model.layers.{}.logits", layer), Observation::Phase::kForward, 0, logits});
   }
   clip.begin();
+  const LargestLogit found = largest_logit_of(clip.numbers());
+  if (found != expected_largest(config.model))
+    throw std::runtime_error(
+        fmt::format("largest logit {} in layer {}, {} heads", found.value, found.layer, found.clipped_heads));
   for (const Bucket& bucket : store.buckets()) clip.apply(bucket.range, {});
   for (const Bucket& bucket : store.buckets()) {
     for_each_element(store, plan.owned(bucket), [&](const BucketEntry& entry, int64_t flat, int64_t global) {
@@ -69,7 +96,7 @@ void check_rank(const RunConfig& config, comm::World& world) {
   }
 }
 
-TEST(QkClip, ScalesTheHeadsAboveTheThresholdOnEveryLayout) {
+TEST(QkClip, ScalesTheHeadsAboveTheThresholdOnEveryLayoutAndEveryRankKnowsTheLargestLogit) {
   const std::vector<Degrees> layouts = {{1, 1, 1, "none"},         {1, 2, 1, "optimizer"},
                                         {2, 2, 1, "hierarchical"}, {1, 2, 1, "ep_aware", 2, 1},
                                         {1, 1, 1, "none", 4, 1},   {1, 2, 1, "optimizer", 2, 3}};

@@ -163,6 +163,11 @@ std::string to_json_line(const StepMetrics& m) {
   line["lr"] = m.lr;
   line["changed_share"] = m.changed_share;
   if (m.clipped_share) line["clipped_share"] = *m.clipped_share;
+  if (m.largest_logit) {
+    line["attention_logit_max"] = six_digits(m.largest_logit->value);
+    line["attention_logit_max_layer"] = m.largest_logit->layer;
+    line["clipped_heads"] = m.largest_logit->clipped_heads;
+  }
   if (m.noise) {
     line["noise_scale"] = six_digits(m.noise_scale);
     line["noise_gradient_squared"] = six_digits(m.noise->gradient_squared);

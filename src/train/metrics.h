@@ -10,6 +10,7 @@
 
 #include "ops/device_memory.h"
 #include "ops/transfer.h"
+#include "optim/largest_logit.h"
 #include "optim/noise_scale.h"
 #include "train/evaluation_scores.h"
 #include "train/layer_metrics.h"
@@ -64,22 +65,23 @@ struct StepMetrics {
   double loss = 0;      ///< cross entropy per target in nats, without the router losses
   /// load-balancing loss, mean over layers and sequences; the gradient contains it times its coefficient
   double aux_loss = 0;
-  double z_loss = 0;                    ///< router z-loss, mean over layers and tokens
-  double router_entropy = 0;            ///< mean over layers and tokens, nats
-  double grad_norm = 0;                 ///< before clipping
-  double lr = 0;                        ///< before the lr_scale of a parameter group
-  double changed_share = 0;             ///< share of the weights, as forward reads them, that this update changed
-  std::optional<double> clipped_share;  ///< share of the elements that Sophia-G updates whose step was clipped
-  int64_t sequences = 0;                ///< in this step
-  int64_t tokens = 0;                   ///< in this step
-  int64_t tokens_seen = 0;              ///< since the start of the run
-  double flops = 0;                     ///< work of this step, forward and backward
-  double gemm_peak_flops = 0;           ///< FLOP per second of all ranks together; the denominator of MFU
-  std::string gemm_peak_is;             ///< what gave the peak: "bfloat16, our own product"
-  int threads = 0;                      ///< threads that computed this step
-  std::optional<double> seconds_left;   ///< until the run is complete, estimated from the steps of this attempt
-  double step_s = 0;                    ///< the whole step, without validation and saves
-  double data_s = 0;                    ///< the part of it that waited for the batch
+  double z_loss = 0;                          ///< router z-loss, mean over layers and tokens
+  double router_entropy = 0;                  ///< mean over layers and tokens, nats
+  double grad_norm = 0;                       ///< before clipping
+  double lr = 0;                              ///< before the lr_scale of a parameter group
+  double changed_share = 0;                   ///< share of the weights, as forward reads them, that this update changed
+  std::optional<double> clipped_share;        ///< share of the elements that Sophia-G updates whose step was clipped
+  std::optional<LargestLogit> largest_logit;  ///< with optimizer.qk_clip
+  int64_t sequences = 0;                      ///< in this step
+  int64_t tokens = 0;                         ///< in this step
+  int64_t tokens_seen = 0;                    ///< since the start of the run
+  double flops = 0;                           ///< work of this step, forward and backward
+  double gemm_peak_flops = 0;                 ///< FLOP per second of all ranks together; the denominator of MFU
+  std::string gemm_peak_is;                   ///< what gave the peak: "bfloat16, our own product"
+  int threads = 0;                            ///< threads that computed this step
+  std::optional<double> seconds_left;         ///< until the run is complete, estimated from the steps of this attempt
+  double step_s = 0;                          ///< the whole step, without validation and saves
+  double data_s = 0;                          ///< the part of it that waited for the batch
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of forward_s and backward_s that were waits for other ranks; the rest is computation
   double forward_comm_s = 0, backward_comm_s = 0;

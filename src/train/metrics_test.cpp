@@ -75,6 +75,7 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   m.router_entropy = 2.75;
   m.changed_share = 0.875;
   m.clipped_share = 0.25;
+  m.largest_logit = {101.5, 3, 5};
   m.sequences = 12;
   m.tokens_seen = int64_t{1} << 53;
   m.data_s = 0.125;
@@ -94,7 +95,7 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
   json.erase("time");
   const auto expected = nlohmann::json::parse(R"({
     "schema": 1, "step": 10, "loss": 10.8213, "aux_loss": 1.25, "z_loss": 0.5, "router_entropy": 2.75, "grad_norm": 2.5495,
-    "lr": 4e-5, "changed_share": 0.875, "clipped_share": 0.25, "sequences": 12, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
+    "lr": 4e-5, "changed_share": 0.875, "clipped_share": 0.25, "attention_logit_max": 101.5, "attention_logit_max_layer": 3, "clipped_heads": 5, "sequences": 12, "tokens": 23272, "tokens_seen": 9007199254740992, "tps": 11636.0,
     "gemm_peak_is": "bfloat16, our own product", "threads": 2, "step_s": 2.0, "data_s": 0.125, "watch_s": 0.0, "forward_s": 0.5, "backward_s": 1.0, "optimizer_s": 0.25,
     "forward_compute_s": 0.375, "forward_comm_s": 0.125, "backward_compute_s": 0.25, "backward_comm_s": 0.75,
     "memory_bytes": 7870000000, "peak_memory_bytes": 8000000000, "expert_load_max_over_mean": [1.5, 2.5],

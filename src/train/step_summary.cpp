@@ -56,6 +56,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   if (const auto clipped = report.optimizer_counts.find("sophiag_clipped"); clipped != report.optimizer_counts.end())
     m.clipped_share = static_cast<double>(clipped->second) /
                       static_cast<double>(state_.optimizer.set.plan().count_elements(config.model, "sophiag"));
+  m.largest_logit = report.largest_logit;
   m.sequences = batch.num_sequences;
   m.tokens = batch.num_sequences * batch.seq_len;
   m.tokens_seen = state_.position.tokens_seen;

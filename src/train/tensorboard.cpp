@@ -205,6 +205,10 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"memory/peak_gib", static_cast<double>(m.peak_memory_bytes) / kGiB},
   };
   if (m.clipped_share) tagged.emplace_back("optimizer/clipped_share", *m.clipped_share);
+  if (m.largest_logit) {
+    tagged.emplace_back("optimizer/attention_logit_max", m.largest_logit->value);
+    tagged.emplace_back("optimizer/clipped_heads", static_cast<double>(m.largest_logit->clipped_heads));
+  }
   if (m.noise && std::isfinite(m.noise_scale)) tagged.emplace_back("optimizer/noise_scale", m.noise_scale);
   if (m.updates) {
     const auto add_largest = [&](const char* tag, const std::vector<LargestOf>& largest) {

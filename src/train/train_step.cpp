@@ -294,7 +294,9 @@ void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, Upda
   Tensor observed = observer ? observer->numbers_on_device() : Tensor();
   std::vector<Tensor*> all = tensors_of(parts);
   Tensor noise = std::exchange(report.noise_on_device, {});
-  for (Tensor* each : {&norm, &changed, &squares, &observed, &noise})
+  const auto& qk_clip = s.optimizer.set.qk_clip();
+  Tensor logits = qk_clip ? qk_clip->numbers() : Tensor();
+  for (Tensor* each : {&norm, &changed, &squares, &observed, &noise, &logits})
     if (each->defined()) all.push_back(each);
   unpack_numbers(ops::fetch(pack_numbers(all)).clone(), all);
   parts.loss_sum = parts.on_device[0].item<double>();
@@ -309,6 +311,7 @@ void fetch_numbers(StepReport& report, const TrainState& s, Tensor changed, Upda
   }
   if (noise.defined()) report.noise = part_squares(noise, s.model.plan);
   if (observed.defined()) observer->take_numbers(observed);
+  if (logits.defined()) report.largest_logit = largest_logit_of(logits);
   parts.on_device = Tensor();
 }
 
@@ -327,7 +330,8 @@ void apply_on_device(TrainState& s, const Batch& batch, StepReport& report, Upda
   if (s.compute_clock) report.device_s = s.compute_clock->seconds();
   report.reduction = s.optimizer.reducer.trace();
   report.verdict = judge(mean_loss(report.parts), report.grad_norm, s.limits);
-  if (report.verdict == Verdict::kApply) advance(s, batch, report);
+  if (report.verdict == Verdict::kApply) return advance(s, batch, report);
+  report.largest_logit.reset();
 }
 
 void update_observed(TrainState& s, const Batch& batch, StepReport& report, UpdateObserver* observer) {
@@ -345,6 +349,7 @@ void update_observed(TrainState& s, const Batch& batch, StepReport& report, Upda
     const double scale = clip_scale(s.config.optimizer, report.grad_norm, warming_up);
     take_counts(report, s.model.plan, s.optimizer.set,
                 update_and_gather(s.model, s.optimizer.set, {report.step, report.lr, scale}, observer, s.phases));
+    if (s.optimizer.set.qk_clip()) report.largest_logit = largest_logit_of(s.optimizer.set.qk_clip()->numbers());
     learn_from_choices(s.model, report.parts.routers, batch.num_sequences * batch.seq_len,
                        s.config.moe.bias_update_rate);
     advance(s, batch, report);

@@ -10,6 +10,7 @@
 
 #include "dataset/loader.h"
 #include "optim/gradient_norm.h"
+#include "optim/largest_logit.h"
 #include "optim/noise_probe.h"
 #include "train/metrics.h"
 #include "train/step_guard.h"
@@ -30,13 +31,14 @@ struct StepReport {
   RankNorms rank_norms;            ///< parts of the norm, by data rank and by expert rank; empty for one rank
   std::vector<PartSquares> noise;  ///< by group of parameters; empty except in steps of metrics.noise_scale_interval
   Tensor noise_on_device;          ///< on a device: what it is made of (part_squares), until apply_update fetches it
-  // apply_update sets lr, changed, updates, verdict and the times of the optimizer.
+  // apply_update sets lr, changed, updates, largest_logit, verdict and the times of the optimizer.
   double lr = 0;
   int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed
   /// by parameter of the model: what rounding did to the update; empty except in steps of
   /// metrics.update_watch_interval
   std::vector<ParameterUpdate> updates;
   std::map<std::string, int64_t> optimizer_counts;  ///< by name: OptimizerSet::count_names
+  std::optional<LargestLogit> largest_logit;        ///< if the step was applied, with optimizer.qk_clip
   Verdict verdict = Verdict::kApply;
   double forward_s = 0, backward_s = 0, optimizer_s = 0;
   /// the parts of these times that were waits for other ranks

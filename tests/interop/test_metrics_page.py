@@ -40,12 +40,25 @@ def test_no_field_of_one_rank_is_defined_that_no_step_has(run):
     written = {name for line in run.metrics() for name in line}
     of_several = {"validation_losses", "stage", "tokens_drawn", "rank_grad_norms", "rank_grad_norm_imbalance", "rank_grad_norm_extremes", "expert_grad_norm_extremes", "expert_grad_norms",
                   "expert_grad_norm_imbalance", "tokens_per_dest_rank", "communication", "reduced_in_backward", "rank_times", "rank_time_extremes"}
-    of_an_optimizer = {"clipped_share"}
+    of_an_optimizer = {"clipped_share", "attention_logit_max", "attention_logit_max_layer", "clipped_heads"}
     on_a_device = {"device_memory_bytes", "peak_device_memory_bytes", "held_device_memory_bytes", "device_waits", "copies_to_device",
                    "copies_to_host"}
     source = (ROOT / "src" / "train" / "metrics.cpp").read_text()
     for name in names_of("metrics.jsonl") - written:
         assert name in of_several | on_a_device | of_an_optimizer and f'line["{name}"]' in source, name
+
+
+def test_a_run_with_qk_clip_has_the_largest_logit_of_each_step_and_how_many_heads_it_clipped(athanor, tmp_path):
+    data = make_data(athanor, tmp_path)
+    run = Run(athanor, tmp_path, data, "llama")
+    run.train("optimizer.qk_clip=1e-3", "metrics.tensorboard=true")
+    heads = 2 * 4
+    for line in run.metrics():
+        assert {"attention_logit_max", "attention_logit_max_layer", "clipped_heads"} <= set(line) <= names_of("metrics.jsonl")
+        assert line["attention_logit_max"] > 1e-3 and line["attention_logit_max_layer"] in (0, 1) and 0 < line["clipped_heads"] <= heads
+    events = EventAccumulator(str(run.folder / "tensorboard"))
+    events.Reload()
+    assert {"optimizer/attention_logit_max", "optimizer/clipped_heads"} <= set(events.Tags()["scalars"])
 
 
 def test_every_event_and_its_fields_are_defined(run):
