@@ -4,7 +4,7 @@ namespace athanor::ops {
 namespace {
 
 // The 16 bits of each element as int32, from 0 to 65535.
-Tensor bits_of(const Tensor& x) { return x.view(at::kShort).to(at::kInt).bitwise_and(0xFFFF); }
+Tensor bits_of(const Tensor& x) { return x.view(at::kShort).to(at::kInt).bitwise_and_(0xFFFF); }
 
 }  // namespace
 
@@ -12,7 +12,8 @@ Tensor join_master(const Tensor& weight, const Tensor& low) {
   const Tensor high = bits_of(weight);
   if (!low.defined()) return high.bitwise_left_shift(16).view(at::kFloat);
   const Tensor rest = bits_of(low);
-  return (high - (rest > 0x8000).to(at::kInt)).bitwise_left_shift(16).bitwise_or(rest).view(at::kFloat);
+  // In place: of a large block each copy counts (train/update_sums.h).
+  return high.sub_((rest > 0x8000).to(at::kInt)).bitwise_left_shift_(16).bitwise_or_(rest).view(at::kFloat);
 }
 
 void split_master(const Tensor& values, const Tensor& weight, const Tensor& low) {

@@ -6,6 +6,7 @@
 #include "parallel/weight_gatherer.h"
 #include "train/local_save.h"
 #include "train/start.h"
+#include "train/update_sums.h"
 
 namespace athanor {
 namespace {
@@ -172,6 +173,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);
   run.update_bytes = add_update(config, mesh, parameters, run.on_device, run.sent);
+  if (config.metrics.update_watch_interval > 0) run.measured_update_bytes = count_update_sums_bytes(parameters, plan);
   return run;
 }
 

@@ -37,8 +37,9 @@ struct DryRun {
   size_t num_buckets = 0;
   StateBytes state;
   ActivationNeed activations;
-  /// What the update holds for a time, when the activations are gone: the larger of the two counts in the total.
-  double update_bytes = 0;
+  /// What the update holds for a time, when the activations are gone: the largest of the three counts in the total.
+  /// First what an optimizer holds before it updates, then what a step of metrics.update_watch_interval compares.
+  double update_bytes = 0, measured_update_bytes = 0;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
   double graph_bytes = 0;            ///< count_graph_bytes
   double staging_bytes = 0;          ///< count_staging_bytes; always of the host
@@ -57,7 +58,8 @@ struct DryRun {
   std::map<std::string, int64_t> collectives_in_flight() const;
   double communicator_bytes() const;
   double total_bytes() const {
-    return static_cast<double>(state.total()) + std::max(activations.peak_bytes, update_bytes) + gradient_buffer_bytes +
+    return static_cast<double>(state.total()) +
+           std::max({activations.peak_bytes, update_bytes, measured_update_bytes}) + gradient_buffer_bytes +
            graph_bytes + (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
   }
 };

@@ -65,10 +65,14 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
       "activations that come and go", a.transient_bytes(),
       run.on_device ? "with what attention takes in backward" : fmt::format("scratch of {} thread(s)", run.threads));
   text += line("tokens and targets of a step", a.batch_bytes);
-  if (run.update_bytes > 0)
-    text += line("in the update, for a time", run.update_bytes,
-                 run.update_bytes > a.peak_bytes ? "matrices at their home; in the total in place of activations"
-                                                 : "matrices at their home; in place of activations");
+  const auto in_place_of_activations = [&](const std::string& name, double held, const std::string& what) {
+    const bool counts = held > a.peak_bytes && held >= std::max(run.update_bytes, run.measured_update_bytes);
+    if (held > 0)
+      text += line(name, held, fmt::format("{}; in {}place of activations", what, counts ? "the total in " : ""));
+  };
+  in_place_of_activations("in the update, for a time", run.update_bytes, "matrices at their home");
+  in_place_of_activations("in a measured update, for a time", run.measured_update_bytes,
+                          "metrics.update_watch_interval");
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
     text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
@@ -170,6 +174,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["activations_kept"] = run.activations.kept_bytes;
   memory["activations_transient"] = run.activations.transient_bytes();
   memory["update_transient"] = run.update_bytes;
+  memory["measured_update_transient"] = run.measured_update_bytes;
   memory["rounded_gradients"] = run.gradient_buffer_bytes;
   memory["next_to_graph"] = run.graph_bytes;
   if (run.on_device) {

@@ -16,9 +16,10 @@ std::string tensor_name(const char* kind, const BucketEntry& e) { return std::st
 using Visit = VisitPart;
 
 // What of each parameter lies in the ranges that `part` gives of each bucket.
-void for_each_part(const ModelState& model, const std::function<FlatRange(const Bucket&)>& part, const Visit& visit) {
-  auto bucket = model.parameters.buckets().begin();
-  for (const BucketEntry& e : model.parameters.table()) {
+void for_each_part(const ParameterStore& parameters, const std::function<FlatRange(const Bucket&)>& part,
+                   const Visit& visit) {
+  auto bucket = parameters.buckets().begin();
+  for (const BucketEntry& e : parameters.table()) {
     while (e.flat_begin >= bucket->range.end) ++bucket;
     const FlatRange common = intersect(e.range(), part(*bucket));
     if (common.size() > 0) visit(e, common);
@@ -68,9 +69,13 @@ void gather_weights(ModelState& model) {
 
 }  // namespace
 
-void for_each_canonical(const ModelState& model, const Visit& visit) {
+void for_each_canonical(const ParameterStore& parameters, const ShardPlan& plan, const Visit& visit) {
   for_each_part(
-      model, [&](const Bucket& bucket) { return model.plan.canonical(bucket); }, visit);
+      parameters, [&](const Bucket& bucket) { return plan.canonical(bucket); }, visit);
+}
+
+void for_each_canonical(const ModelState& model, const Visit& visit) {
+  for_each_canonical(model.parameters, model.plan, visit);
 }
 
 Team team_of(const Mesh& mesh) {
@@ -128,7 +133,7 @@ std::vector<PieceView> gradient_pieces(const ModelState& model) {
 std::vector<TargetView> state_targets(TrainState& state, const FreshState& fresh) {
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.model.plan.owned(bucket); };
-  for_each_part(state.model, owned, [&](const BucketEntry& e, FlatRange range) {
+  for_each_part(state.model.parameters, owned, [&](const BucketEntry& e, FlatRange range) {
     const comm::Communicator* copies = state.model.plan.of(e.replication).copies;
     if (copies && copies->rank() != 0) return;
     add_master_target(state, e, range, targets);

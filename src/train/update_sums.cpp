@@ -1,5 +1,6 @@
 #include "train/update_sums.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -154,6 +155,32 @@ std::vector<ParameterUpdate> UpdateSums::take(double lr) {
     updates.push_back(std::move(update));
   }
   return updates;
+}
+
+double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan& plan) {
+  const bool bf16 = parameters.master_low().defined();
+  const double copied = bf16 ? 7 : 5, results = bf16 ? 16 : 10;
+  struct Canonical {
+    FlatRange range;
+  };
+  std::vector<Canonical> pieces;
+  for_each_canonical(parameters, plan, [&](const BucketEntry&, FlatRange range) { pieces.push_back({range}); });
+  double most = 0;
+  const auto add_range = [&](FlatRange range) {
+    for (int64_t at = range.begin; at < range.end; at += kUpdateBlock) {
+      int64_t elements = 0, largest = 0;
+      for_each_piece_in(pieces, {at, std::min(range.end, at + kUpdateBlock)}, [&](FlatRange here, const Canonical&) {
+        elements += here.size(), largest = std::max(largest, here.size());
+      });
+      most = std::max(most, copied * static_cast<double>(elements) + results * static_cast<double>(largest));
+    }
+  };
+  if (plan.is_trivial()) {
+    add_range({0, parameters.flat_size()});
+  } else {
+    for (const Bucket& bucket : parameters.buckets()) add_range(bucket.range);
+  }
+  return most;
 }
 
 }  // namespace athanor

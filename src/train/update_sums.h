@@ -14,8 +14,8 @@ namespace athanor {
 /// canonical part has it (ShardPlan::canonical); counts are whole numbers in fp64, so that no layout changes them.
 /// Everything is done with operations of libtorch where the memory is: on a device the sums come to the host with the
 /// numbers of the step.
-/// Memory: for one block of an update (kUpdateBlock elements) 28 MiB of copies, and at most 80 MiB of intermediate
-/// results.
+/// Memory: that of count_update_sums_bytes, for one block of an update at a time: for one of kUpdateBlock elements in
+/// bf16 28 MiB of copies, and at most 64 MiB of intermediate results.
 class UpdateSums : public UpdateObserver {
  public:
   /// @param state  must outlive this.
@@ -50,5 +50,11 @@ class UpdateSums : public UpdateObserver {
   std::vector<Before> before_;  // what the pieces of the present block were
   Tensor sums_;                 // [parameters, columns] fp64; on a device until take_numbers
 };
+
+/// Returns the most that UpdateSums holds for a time in an update, by the bytes of an element of a block. Copies are
+/// the master (4; in fp32 that is the weight), the bf16 weight (2), and whether there is an update (1). Results, of the
+/// largest piece of the block, are in bf16 the master (4), how far it moved (4), and this in fp64 to be summed (8). In
+/// fp32 they are which moments are normal and which underflow (2), and the latter in int64 to be summed (8).
+double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan& plan);
 
 }  // namespace athanor
