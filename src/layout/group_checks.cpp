@@ -18,6 +18,10 @@ using Inventory = std::vector<ParameterSpec>;
 void check_pattern(const std::string& key, const std::string& pattern, const Inventory& inventory,
                    std::vector<std::string>& lines) {
   if (std::ranges::any_of(inventory, [&](const ParameterSpec& spec) { return takes_parameter(pattern, spec); })) return;
+  if (find_role(pattern)) {
+    lines.push_back(fmt::format("{}: this model has no parameter with the role \"{}\"", key, pattern));
+    return;
+  }
   const std::string hint = did_you_mean(pattern, role_names());
   lines.push_back(fmt::format("{}: \"{}\" matches no parameter of this model{}; names are like {} and {}", key, pattern,
                               hint, inventory.front().name, inventory.back().name));
@@ -47,7 +51,8 @@ void check_muon(const OptimizerConfig& optimizer, const Inventory& inventory, st
   });
   if (vector != inventory.end())
     lines.push_back(
-        fmt::format("optimizer.groups: muon updates matrices, and {} is a vector of {} elements; give it adamw or sgd",
+        fmt::format("optimizer.groups: muon updates matrices, and {} is a vector of {} elements; give it another "
+                    "optimizer, such as adamw",
                     vector->name, vector->num_elements()));
 }
 

@@ -74,6 +74,8 @@ TEST(ParameterGroups, WhatMatchesNothingOverlapsOrIsNoMatrixIsRefused) {
                               "\"norm\"?)"),
             std::string::npos)
       << faults_of(c);
+  c.optimizer.groups = {{.match = {"router"}, .name = "sgd"}};
+  EXPECT_EQ(faults_of(c), "optimizer.groups[0]: this model has no parameter with the role \"router\"");
   c.optimizer.groups = {{.match = {"query"}, .name = "sgd"}, {.match = {"*layers.1.*"}, .name = "lamb"}};
   EXPECT_EQ(faults_of(c),
             "optimizer.groups[0] and optimizer.groups[1] both take model.layers.1.self_attn.q_proj.weight; a parameter "

@@ -1,6 +1,7 @@
 #include "layout/memory.h"
 
 #include <array>
+#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -153,6 +154,18 @@ double count_graph_bytes(const RunConfig& config, const ActivationNeed& activati
   return activations.transient_bytes() + activations.kept_bytes / (observes ? 1 : layers);
 }
 
+double count_estimate_bytes(const RunConfig& config, const Layout& layout, int rank) {
+  const OptimizerPlan optimizers = plan_optimizers(config.optimizer);
+  const StateShards shards = count_state_shards(config.parallelism, layout);
+  double bytes = 0;
+  for (const auto& [name, held] : count_held_by_optimizer(config, layout, rank, optimizers)) {
+    if (optimizers.optimizer(name).needs.second_backward)
+      bytes += 4 * (std::ceil(static_cast<double>(held.dense) / static_cast<double>(shards.dense)) +
+                    std::ceil(static_cast<double>(held.expert) / static_cast<double>(shards.expert)));
+  }
+  return bytes;
+}
+
 MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier, const std::vector<int>& hosts) {
   const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
@@ -170,6 +183,7 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
       if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);
     }
   }
+  need.buffer_bytes += count_estimate_bytes(config, layout, rank);
   if (!multiplier.on_device) return need;
   for (const OpenedGroup& opened : opened_groups(config, layout, rank, seq_len, hosts))
     need.communicator_bytes += opened.bytes;

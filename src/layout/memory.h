@@ -68,12 +68,16 @@ StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16, c
 /// Returns the bytes of the state of `rank`, summed over the optimizers, without the padding of buckets.
 StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 
+/// Returns what an optimizer with a second backward holds from that until the step is applied (optim/sophiag.h).
+double count_estimate_bytes(const RunConfig& config, const Layout& layout, int rank);
+
 struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total
   double activation_bytes = 0;  ///< kept for backward, by all microbatches in flight (layout/activations.h)
   double transient_bytes = 0;   ///< temporary memory on top of that
   /// 2 for each element held of a replication kind whose gradients several ranks sum, if reduce_dtype is bfloat16: the
   /// rounded gradients in transfer.
+  /// With Sophia-G 4 for each element of its state that is owned: the Hessian until the step is applied.
   double buffer_bytes = 0;
   double graph_bytes = 0;    ///< count_graph_bytes
   double staging_bytes = 0;  ///< count_staging_bytes, unless it is the memory of a device

@@ -65,8 +65,10 @@ class Optimizer {
 
   /// Returns the other labels if the optimizer learns from a second backward at update `step` of the run. Every rank
   /// must decide the same. It is called only if the declaration has needs.second_backward.
-  virtual std::optional<OtherLabels> second_backward(int64_t /*step*/) const { return std::nullopt; }
-  /// Takes the gradients of the second backward, without clipping. The step sets them to zero afterwards.
+  /// @param is_first  it is the first update of some of its parameters, on whichever rank, since their state was zero.
+  virtual std::optional<OtherLabels> second_backward(int64_t /*step*/, bool /*is_first*/) const { return std::nullopt; }
+  /// Takes the gradients of the second backward, without clipping. The step sets them to zero afterwards. The state
+  /// must not change before begin: the step may be refused.
   /// @param num_targets  in the global batch: the gradients are those of a mean over this number.
   virtual void learn_from_second(int64_t /*step*/, int64_t /*num_targets*/) {}
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "arch/inventory.h"
 #include "base/error.h"
 #include "layout/width_groups.h"
 #include "optim/adamw.h"
@@ -46,6 +47,9 @@ OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, Param
   if (count(&OptimizerNeeds::home_matrices) > 0) services_.homes = std::make_unique<HomeMatrices>(store, shards);
   for (const OptimizerDeclaration& each : plan_.optimizers)
     optimizers_.push_back(setup.make(each, OptimizedParameters(store, plan_, each.name), services_));
+  for (const ParameterSpec& each : make_inventory(model))
+    if (plan_.optimizer_of(each.name, each.role).needs.second_backward) learn_from_second_.insert(each.name);
+  set_fresh_since({});
   if (setup.qk_clip > 0) qk_clip_ = std::make_shared<QkClip>(model, setup.qk_clip, store, shards);
 }
 
@@ -59,12 +63,15 @@ int64_t OptimizerSet::state_bytes() const {
 
 void OptimizerSet::set_fresh_since(const std::map<std::string, int64_t>& step_of_parameter) {
   for (const auto& optimizer : optimizers_) optimizer->set_fresh_since(step_of_parameter);
+  fresh_after_ = {0};
+  for (const auto& [name, step] : step_of_parameter)
+    if (learn_from_second_.contains(name)) fresh_after_.insert(step);
 }
 
 std::optional<OtherLabels> OptimizerSet::second_backward(int64_t step) const {
   for (const auto& optimizer : optimizers_) {
     if (!optimizer->declaration().needs.second_backward) continue;
-    if (auto labels = optimizer->second_backward(step)) return labels;
+    if (auto labels = optimizer->second_backward(step, fresh_after_.contains(step - 1))) return labels;
   }
   return std::nullopt;
 }

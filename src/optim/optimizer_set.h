@@ -2,6 +2,7 @@
 // The optimizers of a run: each parameter group has one, and an optimizer keeps state only for its groups' parameters.
 
 #include <memory>
+#include <set>
 #include <vector>
 
 #include "optim/home_matrices.h"
@@ -65,6 +66,8 @@ class OptimizerSet {
   OptimizerServices services_;
   std::vector<std::unique_ptr<Optimizer>> optimizers_;
   std::shared_ptr<QkClip> qk_clip_;
+  std::set<std::string> learn_from_second_;  // parameters of the model, on whichever rank
+  std::set<int64_t> fresh_after_;            // steps after which the state of one of them was zero
 };
 
 }  // namespace athanor

@@ -1,5 +1,8 @@
 #include "optim/sophiag.h"
 
+#include <algorithm>
+#include <utility>
+
 namespace athanor {
 
 SophiaG::SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, const ShardPlan& plan)
@@ -8,19 +11,34 @@ SophiaG::SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, 
       counts_(at::zeros({1}, this->parameters().store().grad().options().dtype(at::kLong))),
       uncounted_(at::zeros_like(counts_)) {}
 
-std::optional<OtherLabels> SophiaG::second_backward(int64_t step) const {
-  return (step - 1) % interval_ == 0 ? std::optional(OtherLabels()) : std::nullopt;
+std::optional<OtherLabels> SophiaG::second_backward(int64_t step, bool is_first) const {
+  return is_first || (step - 1) % interval_ == 0 ? std::optional(OtherLabels()) : std::nullopt;
 }
 
-void SophiaG::learn_from_second(int64_t /*step*/, int64_t num_targets) {
+void SophiaG::learn_from_second(int64_t step, int64_t num_targets) {
+  estimated_ = state("hessian").clone();
+  estimate_step_ = step;
   const Tensor& grad = parameters().store().grad();
   parameters().for_each_owned({0, grad.size(0)}, [&](const auto&, FlatRange owned, int64_t begin) {
     ops::add_squares(beta2_, static_cast<double>(num_targets), grad.narrow(0, owned.begin, owned.size()),
-                     state("hessian").narrow(0, begin, owned.size()));
+                     estimated_.narrow(0, begin, owned.size()));
   });
 }
 
-void SophiaG::begin(const Update& /*update*/) { counts_.zero_(); }
+void SophiaG::begin(const Update& update) {
+  counts_.zero_();
+  const Tensor estimated = std::exchange(estimated_, Tensor());
+  if (!estimated.defined() || estimate_step_ != update.step) return;
+  constexpr int64_t kBlock = int64_t{1} << 22;
+  const Tensor& refused = update.on_device.grad_scale;
+  for (int64_t at = 0; at < estimated.size(0); at += kBlock) {
+    const int64_t size = std::min(kBlock, estimated.size(0) - at);
+    const Tensor to = state("hessian").narrow(0, at, size), from = estimated.narrow(0, at, size);
+    Tensor counts = at::isfinite(from);
+    if (refused.defined()) counts = counts.logical_and(refused.isnan().logical_not());
+    to.copy_(at::where(counts, from, to));
+  }
+}
 
 int64_t SophiaG::apply(const Update& given, FlatRange range) {
   int64_t changed = 0;

@@ -2,8 +2,10 @@
 // Sophia-G: the mean gradient divided by a mean of estimates of the Hessian's diagonal, and clipped. Source: Liu et al.
 // 2023, algorithms 2 (Gauss-Newton-Bartlett) and 3.
 //
-// Every hessian_interval steps, from the first on, a second forward and backward run on labels that are drawn from the
-// model's own probabilities; the number of targets times the squared gradient estimates the diagonal.
+// Every hessian_interval steps, from the first on, and in the first update of fresh state, a second forward and
+// backward run on labels that are drawn from the model's own probabilities; the number of targets times the squared
+// gradient estimates the diagonal. The estimate counts if the step is not refused, and an element of it if that is
+// finite; until then it takes as much memory as the Hessian.
 
 #include "config/run_config.h"
 #include "optim/optimizer.h"
@@ -17,7 +19,7 @@ class SophiaG : public Optimizer {
   /// @param plan  must outlive this.
   SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, const ShardPlan& plan);
 
-  std::optional<OtherLabels> second_backward(int64_t step) const override;
+  std::optional<OtherLabels> second_backward(int64_t step, bool is_first) const override;
   void learn_from_second(int64_t step, int64_t num_targets) override;
   void begin(const Update& update) override;
   int64_t apply(const Update& update, FlatRange range) override;
@@ -32,6 +34,8 @@ class SophiaG : public Optimizer {
   int64_t interval_;
   const ShardPlan& plan_;
   Tensor counts_, uncounted_;
+  Tensor estimated_;  // the Hessian with the estimate of step estimate_step_, which that step's update takes
+  int64_t estimate_step_ = 0;
 };
 
 }  // namespace athanor

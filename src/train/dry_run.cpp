@@ -164,10 +164,11 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)
         run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
   }
+  run.estimate_bytes = count_estimate_bytes(config, layout, run.rank);
   if (run.on_device) {
     run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
-    run.allocator_bytes =
-        count_allocator_bytes(run.activations.peak_bytes + run.gradient_buffer_bytes + run.graph_bytes);
+    run.allocator_bytes = count_allocator_bytes(run.activations.peak_bytes + run.gradient_buffer_bytes +
+                                                run.estimate_bytes + run.graph_bytes);
     run.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
   }
   send_buckets(config, parameters, plan, run.sent);

@@ -41,6 +41,7 @@ struct DryRun {
   /// First what an optimizer holds before it updates, then what a step of metrics.update_watch_interval compares.
   double update_bytes = 0, measured_update_bytes = 0;
   double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
+  double estimate_bytes = 0;         ///< count_estimate_bytes
   double graph_bytes = 0;            ///< count_graph_bytes
   double staging_bytes = 0;          ///< count_staging_bytes; always of the host
   double local_bytes = 0;            ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
@@ -60,7 +61,8 @@ struct DryRun {
   double total_bytes() const {
     return static_cast<double>(state.total()) +
            std::max({activations.peak_bytes, update_bytes, measured_update_bytes}) + gradient_buffer_bytes +
-           graph_bytes + (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
+           estimate_bytes + graph_bytes + (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes +
+           workspace_bytes;
   }
 };
 

@@ -76,6 +76,8 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
   if (run.gradient_buffer_bytes > 0)
     text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
+  if (run.estimate_bytes > 0)
+    text += line("new Hessian", run.estimate_bytes, "fp32, of what is owned, from a second backward to the update");
   if (run.graph_bytes > 0)
     text += line("next to the recorded graph", run.graph_bytes, "the graph keeps a microbatch's activations");
   if (run.on_device) {
@@ -176,6 +178,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["update_transient"] = run.update_bytes;
   memory["measured_update_transient"] = run.measured_update_bytes;
   memory["rounded_gradients"] = run.gradient_buffer_bytes;
+  memory["new_hessian"] = run.estimate_bytes;
   memory["next_to_graph"] = run.graph_bytes;
   if (run.on_device) {
     memory["communicators"] = run.communicator_bytes();

@@ -42,7 +42,7 @@ class Looking : public Optimizer {
       : Optimizer({.name = "looking", .state = {}, .needs = {.second_backward = true}}, std::move(parameters)),
         labels_(std::move(labels)) {}
 
-  std::optional<OtherLabels> second_backward(int64_t) const override { return labels_; }
+  std::optional<OtherLabels> second_backward(int64_t, bool) const override { return labels_; }
   void learn_from_second(int64_t, int64_t) override { second_ = parameters().store().grad().clone(); }
   int64_t apply(const Update&, FlatRange range) override {
     const Tensor grad = parameters().store().grad().narrow(0, range.begin, range.size());

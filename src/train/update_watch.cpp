@@ -53,7 +53,9 @@ const std::array<FaultKind, UpdateWatch::kNumKinds> kFaultKinds = {{
     {"diverged", &ParameterUpdate::orthogonality,
      [](const ParameterUpdate& p) { return above(p.orthogonality, UpdateWatch::kMostOrthogonality); },
      [](const ParameterUpdate& p) {
-       return fmt::format("{:.3g} times the norm of an orthogonal matrix", p.orthogonality);
+       return std::isnan(p.orthogonality)
+                  ? std::string("not a number")
+                  : fmt::format("{:.3g} times the norm of an orthogonal matrix", p.orthogonality);
      },
      "Newton and Schulz's iteration diverges for",
      "use the default optimizer.newton_schulz_coefficients, or newton_schulz_dtype = \"float32\""},

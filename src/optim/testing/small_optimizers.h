@@ -181,7 +181,7 @@ class Sophia : public Optimizer {
   Sophia(OptimizedParameters parameters, OtherLabels labels)
       : Optimizer(declare(), std::move(parameters)), labels_(std::move(labels)) {}
 
-  std::optional<OtherLabels> second_backward(int64_t step) const override {
+  std::optional<OtherLabels> second_backward(int64_t step, bool /*is_first*/) const override {
     return step % kInterval == 1 ? std::optional(labels_) : std::nullopt;
   }
   void learn_from_second(int64_t /*step*/, int64_t /*num_targets*/) override {
