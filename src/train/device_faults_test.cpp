@@ -65,6 +65,8 @@ RunConfig layout_for(const plants::PlantName& named) {
   if (!named.optimizer.empty()) {
     config.optimizer.name = named.optimizer;
     config.train.steps = kStepsOfOptimizers;
+    // Each step has a second backward, and few elements are clipped, so that Hessians change updates.
+    if (named.optimizer == "sophiag") config.optimizer.hessian_interval = 1, config.optimizer.rho = 1e4;
   }
   return config;
 }
