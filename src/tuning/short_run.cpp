@@ -30,13 +30,39 @@ Mesh mesh_of(const RunConfig& config, comm::World& world, at::Device device) {
 
 TrainingStage stage_of(const RunConfig& config) { return {"", 0, config}; }
 
+// The sequences of a training phase, or of a run with a ramp.
+double count_sequences(const std::vector<TrainingStage>& parts) {
+  double sequences = 0;
+  for (const TrainingStage& part : parts)
+    sequences += static_cast<double>(part.config.train.global_batch_size * part.config.train.steps);
+  return sequences;
+}
+
+// Shortens the schedule of `run`, which has as many steps as before, to the share that these steps are. A length that
+// is set stays at least 1, since 0 stands for another length.
+void shorten_schedule(RunConfig& run, int64_t steps, double sequences_before) {
+  const auto in_steps = [&](int64_t length) { return length * steps / run.train.steps; };
+  const auto sequences = static_cast<double>(run.train.global_batch_size * steps);
+  const auto in_tokens = [&](double length) { return std::floor(length * sequences / sequences_before); };
+  OptimizerConfig& o = run.optimizer;
+  o.warmup_steps = in_steps(o.warmup_steps);
+  o.warmup_tokens = in_tokens(o.warmup_tokens);
+  for (int64_t* length : {&o.decay_steps, &o.schedule_steps})
+    if (*length > 0) *length = std::max<int64_t>(1, in_steps(*length));
+  for (double* length : {&o.decay_tokens, &o.schedule_tokens})
+    if (*length > 0) *length = std::max(1.0, in_tokens(*length));
+}
+
 }  // namespace
 
 RunConfig short_run_config(const RunConfig& config, int64_t steps) {
-  RunConfig run = training_stages(config).front().config;
-  OptimizerConfig& optimizer = run.optimizer;
-  optimizer.warmup_steps = optimizer.warmup_steps * steps / run.train.steps;
-  optimizer.decay_steps = optimizer.decay_steps * steps / run.train.steps;
+  RunConfig without_ramp = config;
+  without_ramp.train.batch_ramp.clear();
+  without_ramp.train.batch_ramp_lr = "none";
+  const TrainingStage first = training_stages(without_ramp).front();
+  RunConfig run = first.config;
+  shorten_schedule(run, steps,
+                   count_sequences(config.train.batch_ramp.empty() ? std::vector{first} : training_stages(config)));
   run.train.steps = steps;
   run.train.validation_interval = 0;
   run.train.cuda_graphs = false;

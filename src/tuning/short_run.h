@@ -13,10 +13,11 @@
 
 namespace athanor {
 
-/// Returns the configuration of a short run: the first training phase of `config` with this many steps. Checkpoints,
-/// validation, evaluations and rehearsals are off. Warm-up and the final decay take the same share of the steps as
-/// before. Tokens are dispatched to experts by all_to_all unless a kind is named: a measured one might differ from call
-/// to call.
+/// Returns the configuration of a short run: the first training phase of `config` with this many steps of
+/// train.global_batch_size, without train.batch_ramp. Checkpoints, validation, evaluations and rehearsals are off. The
+/// schedule, its warm-up and its final decay are the same multiples of the phase's length as before, in steps or in
+/// tokens, each rounded down. Tokens are dispatched to experts by all_to_all unless a kind is named: a measured one
+/// might differ from call to call.
 RunConfig short_run_config(const RunConfig& config, int64_t steps);
 
 /// What short runs on the ranks of a job share.
