@@ -38,8 +38,11 @@ struct RangeResult {
   std::optional<double> blow_up;
   std::string fault;  ///< what is wrong with the range, and the remedy; empty: nothing
 
-  /// A tenth of the rate of blow-up, as a choice that leaves room.
-  std::optional<double> cautious() const { return blow_up ? std::optional(*blow_up / 10) : std::nullopt; }
+  /// A tenth of the rate of blow-up, as a choice that leaves room; nothing if `fault` is set, since no rate of such a
+  /// range has trained.
+  std::optional<double> cautious() const {
+    return blow_up && fault.empty() ? std::optional(*blow_up / 10) : std::nullopt;
+  }
 };
 
 class RangeTest {

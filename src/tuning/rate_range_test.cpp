@@ -88,10 +88,12 @@ TEST(RangeTest, ALossThatIsNotFiniteHasBlownUp) {
   EXPECT_EQ(*test.result().blow_up, test.points().back().lr);
 }
 
-TEST(RangeTest, ARangeThatDivergesAtOnceOrNeverMovesIsToldWithItsRemedy) {
+TEST(RangeTest, ARangeThatDivergesAtOnceOrNeverMovesIsToldWithItsRemedyAndHasNoRateToTake) {
   int64_t steps = 0;
   const auto explodes = sweep({1, 10, 40}, [&](double) { return 2.0 * static_cast<double>(++steps); }).result();
   EXPECT_FALSE(explodes.steepest.has_value());
+  EXPECT_TRUE(explodes.blow_up.has_value());
+  EXPECT_FALSE(explodes.cautious().has_value());
   EXPECT_NE(explodes.fault.find("--from"), std::string::npos) << explodes.fault;
   const auto still = sweep({1e-9, 1e-8, 40}, [](double) { return 2.0; }).result();
   EXPECT_FALSE(still.steepest.has_value());

@@ -102,5 +102,22 @@ TEST(ShortRun, WithARampAScheduleInTokensKeepsItsShareOfTheTokensOfTheRun) {
   EXPECT_EQ(found.warmup_tokens, static_cast<double>(kShort * kBatch * kSeqLen / 10));
 }
 
+TEST(ShortRun, TheRatesOfGroupsKeepTheirRatiosOverAGrid) {
+  RunConfig config = config_of_run();
+  config.optimizer.groups.resize(2);
+  config.optimizer.groups[0].lr = config.optimizer.lr / 4;
+  config.optimizer.groups[1].weight_decay = 0;  // takes optimizer.lr
+  const OptimizerConfig found = grid_config(config, kShort, 8 * config.optimizer.lr).optimizer;
+  EXPECT_EQ(found.lr, 8 * config.optimizer.lr);
+  EXPECT_EQ(found.groups[0].lr, found.lr / 4);  // powers of two round nothing
+  EXPECT_EQ(found.groups[1].lr, 0);
+}
+
+TEST(ShortRun, ChangesToTheModelOfAFolderStayAllowed) {
+  RunConfig config = config_of_run();
+  config.checkpoint.allow_model_change = {"rope_theta"};
+  EXPECT_EQ(short_run_config(config, kShort).checkpoint.allow_model_change, config.checkpoint.allow_model_change);
+}
+
 }  // namespace
 }  // namespace athanor::short_run_test

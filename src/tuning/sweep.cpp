@@ -64,7 +64,9 @@ RunConfig sweep_config(const RunConfig& config, int64_t steps) {
 
 RunConfig grid_config(const RunConfig& config, int64_t steps, double lr) {
   RunConfig run = short_run_config(config, steps);
-  run.optimizer.min_lr *= lr / run.optimizer.lr;
+  const double factor = lr / run.optimizer.lr;
+  run.optimizer.min_lr *= factor;
+  for (OptimizerGroupConfig& group : run.optimizer.groups) group.lr *= factor;
   run.optimizer.lr = lr;
   return run;
 }

@@ -19,7 +19,7 @@ int64_t usual_sweep_steps(const RunConfig& config);
 RunConfig sweep_config(const RunConfig& config, int64_t steps);
 
 /// Returns the configuration of a run of a grid: a short run whose schedule reaches `lr`, and falls by the same factor
-/// as before.
+/// as before. The rates of groups keep their ratios to that of the run, as they do in a range test.
 RunConfig grid_config(const RunConfig& config, int64_t steps, double lr);
 
 struct OptimizerSweep {
