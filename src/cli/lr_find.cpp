@@ -5,8 +5,11 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <ranges>
+#include <set>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/exit_code.h"
@@ -31,7 +34,27 @@ void check_results_file(const std::string& path) {
                 path);
 }
 
+// The names in lists with commas. A name that is missing is empty, which check_optimizers refuses.
+std::vector<std::string> names_of(const std::vector<std::string>& lists) {
+  std::vector<std::string> names;
+  for (const std::string& list : lists) {
+    if (list.empty()) names.emplace_back();
+    for (const auto& name : std::views::split(list, ',')) names.emplace_back(name.begin(), name.end());
+  }
+  return names;
+}
+
+void check_optimizers(const std::vector<std::string>& names) {
+  std::set<std::string> seen;
+  for (const std::string& name : names) {
+    ATHANOR_CHECK(!name.empty(), "--optimizers {}: a name is missing; give names with one comma between two of them",
+                  join(names, ","));
+    ATHANOR_CHECK(seen.insert(name).second, "--optimizers names {} twice; name each optimizer once", name);
+  }
+}
+
 void check_lr_find(const LrFindArguments& given) {
+  check_optimizers(given.optimizers);
   ATHANOR_CHECK(given.from < given.to,
                 "--from {:g} is not below --to {:g}; the rates grow from the first to the second", given.from,
                 given.to);
@@ -57,9 +80,9 @@ void add_lr_find_command(CLI::App& app) {
   command->add_option("--set", arguments->overrides, "table.key=value: overrides a field; may be repeated")
       ->allow_extra_args(false);
   command
-      ->add_option("--optimizers", arguments->optimizers,
-                   "Values of optimizer.name, separated by commas, each with a sweep; by default the configuration's")
-      ->delimiter(',')
+      ->add_option_function<std::vector<std::string>>(
+          "--optimizers", [arguments](const auto& lists) { arguments->optimizers = names_of(lists); },
+          "Values of optimizer.name, separated by commas, each with a sweep; by default the configuration's")
       ->allow_extra_args(false);
   command
       ->add_option(

@@ -42,12 +42,27 @@ def test_the_same_command_gives_the_same_bits_on_any_number_of_threads(run):
 
 def test_each_optimizer_begins_with_the_same_weights_and_batches(run, tmp_path):
     out = tmp_path / "found.json"
-    done = find(run, *SMALL, "--optimizers", "adamw,adamw", "--out", out, "--figure", tmp_path / "sweep.svg")
+    done = find(run, *SMALL, "--optimizers", "lamb,adamw", "--out", out, "--figure", tmp_path / "sweep.svg")
     first, second = json.loads(out.read_text())["optimizers"]
-    assert first == second
-    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["optimizer", "adamw", "adamw"]
+    assert first["first_loss"] == second["first_loss"]
+    assert second == json.loads(find(run, *SMALL, "--json").stdout)["optimizers"][0]
+    assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["optimizer", "lamb", "adamw"]
     picture = (tmp_path / "sweep.svg").read_text()
     assert picture.startswith("<svg") and "steepest" in picture and "cautious" in picture
+
+
+def test_a_schedule_in_tokens_changes_nothing_of_a_sweep(run):
+    in_tokens = [part for key in ("warmup_steps=0", "schedule_tokens=1e12", "warmup_tokens=1e10") for part in ("--set", "optimizer." + key)]
+    assert find(run, *SMALL, *in_tokens, "--json").stdout == find(run, *SMALL, "--json").stdout
+
+
+def test_a_range_that_blows_up_at_once_has_no_rate_to_take(run, tmp_path):
+    out = tmp_path / "found.json"
+    done = find(run, "--steps", 20, "--set", "train.dtype=float32", "--from", 1e3, "--to", 1e5, "--set", "optimizer.max_grad_norm=0", "--out", out,
+                check=False)
+    found = json.loads(out.read_text())["optimizers"][0]
+    assert done.returncode == 2 and found["blow_up"] > 0 and found["cautious"] is None
+    assert done.stdout.splitlines()[2].split()[-1] == "-"
 
 
 def test_the_rates_are_those_of_the_curve(run):
@@ -94,6 +109,9 @@ def test_a_range_at_fault_is_told_in_one_line_with_its_remedy(run, options, name
 
 @pytest.mark.parametrize("options, named", [
     (["--optimizers", "adamw,nonsense"], "optimizer.name"),
+    (["--optimizers", "adamw,"], "--optimizers adamw,: a name is missing"),
+    (["--optimizers", "adamw,lamb,adamw"], "adamw twice"),
+    (["--set", "checkpoint.resume=somewhere"], "checkpoint.resume"),
     (["--from", 1, "--to", 0.1], "--from"),
     (["--rates", "1e-3,2e-3"], "--widths"),
     (["--widths", "16", "--rates", "2e-3,1e-3"], "--rates"),

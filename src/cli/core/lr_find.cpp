@@ -25,6 +25,15 @@ namespace {
 
 using namespace athanor;
 
+// Weights of a checkpoint would have to be found, checked and read; a sweep that begins without them would answer
+// another question.
+void refuse_resume(const CheckpointConfig& checkpoint) {
+  ATHANOR_CHECK(checkpoint.resume == "auto" || checkpoint.resume == "never",
+                "checkpoint.resume is \"{}\", and lr-find begins with new weights or those of model.from; add "
+                "--set checkpoint.resume=auto, or name a folder of weights in model.from",
+                checkpoint.resume);
+}
+
 // The configuration with each optimizer.
 std::vector<RunConfig> read_configs_of_find(const LrFindArguments& given, int ranks) {
   std::vector<RunConfig> configs;
@@ -39,6 +48,7 @@ std::vector<RunConfig> read_configs_of_find(const LrFindArguments& given, int ra
     overrides.push_back("optimizer.name=" + name);
     read(overrides);
   }
+  refuse_resume(configs.front().checkpoint);
   return configs;
 }
 
