@@ -25,6 +25,10 @@ class SophiaG : public Optimizer {
   int64_t apply(const Update& update, FlatRange range) override;
   using Optimizer::apply;
 
+  /// Returns the Hessian that the update of this step will take; undefined unless the step has learned from a second
+  /// backward.
+  const Tensor& estimated() const { return estimated_; }
+
   /// Elements whose step was clipped to 1.
   std::vector<std::string> count_names() const override { return {"clipped"}; }
   Tensor counts() const override { return counts_; }

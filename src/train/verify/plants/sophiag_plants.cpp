@@ -1,19 +1,17 @@
 // Faults in Sophia-G's second backward: labels and gradients that a rank gets wrong, around its stages, and Hessians
 // that it changes after it has learned from these gradients.
 
-#include <algorithm>
-
-#include "layout/optimizer_state.h"
+#include "optim/sophiag.h"
 #include "train/verify/plants/rows.h"
 #include "train/verify/plants/stage_decorator.h"
 
 namespace athanor::plants {
 namespace {
 
-const Optimizer* find_sophiag(const TrainState& state) {
-  const auto& all = state.optimizer.set.optimizers();
-  const auto found = std::ranges::find_if(all, [](const auto& each) { return each->declaration().name == "sophiag"; });
-  return found == all.end() ? nullptr : found->get();
+const SophiaG* find_sophiag(const TrainState& state) {
+  for (const auto& each : state.optimizer.set.optimizers())
+    if (const auto* found = dynamic_cast<const SophiaG*>(each.get())) return found;
+  return nullptr;
 }
 
 // Changes Hessians when a step has learned from its second backward: at the beginning of the first backward, since
@@ -21,22 +19,21 @@ const Optimizer* find_sophiag(const TrainState& state) {
 class WrongHessians : public Plant {
  public:
   void watch(TrainState& state) override {
-    const Optimizer* sophiag = find_sophiag(state);
+    const SophiaG* sophiag = find_sophiag(state);
     if (!sophiag || state.model.mesh.layout().data() == 1) return;
     struct Changing : Observer {
-      Changing(WrongHessians& owner, TrainState& watched, const Tensor& values)
-          : plant(owner), state(watched), hessian(values), before(values.clone()) {}
+      Changing(WrongHessians& owner, TrainState& watched, const SophiaG& of)
+          : plant(owner), state(watched), sophiag(of) {}
       void observe(const Observation&) override {}
       void begin_gradients() override {
-        if (!state.optimizer.set.second_backward(state.position.step + 1)) return;
-        plant.count(plant.change(state, hessian, before));
-        before = hessian.clone();
+        if (const Tensor& hessian = sophiag.estimated(); hessian.defined())
+          plant.count(plant.change(state, hessian, sophiag.state("hessian")));
       }
       WrongHessians& plant;
       TrainState& state;
-      Tensor hessian, before;
+      const SophiaG& sophiag;
     };
-    state.observers.add(std::make_shared<Changing>(*this, state, sophiag->state("hessian")));
+    state.observers.add(std::make_shared<Changing>(*this, state, *sophiag));
   }
 
  protected:
