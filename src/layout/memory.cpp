@@ -1,7 +1,6 @@
 #include "layout/memory.h"
 
 #include <array>
-#include <cmath>
 #include <functional>
 #include <numeric>
 
@@ -160,8 +159,8 @@ double count_estimate_bytes(const RunConfig& config, const Layout& layout, int r
   double bytes = 0;
   for (const auto& [name, held] : count_held_by_optimizer(config, layout, rank, optimizers)) {
     if (optimizers.optimizer(name).needs.second_backward)
-      bytes += 4 * (std::ceil(static_cast<double>(held.dense) / static_cast<double>(shards.dense)) +
-                    std::ceil(static_cast<double>(held.expert) / static_cast<double>(shards.expert)));
+      bytes += static_cast<double>(
+          count_state_bytes(held, shards, false, {.name = name, .state = {{"estimate"}}}).optimizer);
   }
   return bytes;
 }

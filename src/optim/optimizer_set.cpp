@@ -49,7 +49,7 @@ OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, Param
     optimizers_.push_back(setup.make(each, OptimizedParameters(store, plan_, each.name), services_));
   for (const ParameterSpec& each : make_inventory(model))
     if (plan_.optimizer_of(each.name, each.role).needs.second_backward) learn_from_second_.insert(each.name);
-  set_fresh_since({});
+  fresh_after_ = {0};
   if (setup.qk_clip > 0) qk_clip_ = std::make_shared<QkClip>(model, setup.qk_clip, store, shards);
 }
 

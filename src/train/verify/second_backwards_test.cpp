@@ -10,6 +10,7 @@
 #include <set>
 
 #include "base/testing/folder_test.h"
+#include "train/testing/traced_model.h"
 #include "train/verify/bf16_run.h"
 #include "train/verify/measured.h"
 #include "train/verify/plants/stage_decorator.h"
@@ -84,18 +85,7 @@ class SecondBackwards : public FolderTest {
   ~SecondBackwards() override { at::set_num_threads(threads_); }
 
   static RunConfig config(int64_t micro_batch_size, const std::string& dtype = "float32") {
-    RunConfig c;
-    c.model.hidden_size = 24;
-    c.model.num_hidden_layers = 2;
-    c.model.num_attention_heads = 3;
-    c.model.intermediate_size = 20;
-    c.model.num_experts = 6;
-    c.model.num_experts_per_tok = 2;
-    c.model.vocab_size = 60;
-    c.model.initializer_range = 0.1;
-    c.data.seq_len = 12;
-    c.train.global_batch_size = 12;
-    c.train.micro_batch_size = micro_batch_size;
+    RunConfig c = traced_model(micro_batch_size);
     c.optimizer.name = "sophiag";
     return make_small_run(c, 1, {.steps = 3, .dtype = dtype, .keep_size = true});
   }

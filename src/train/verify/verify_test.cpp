@@ -8,6 +8,7 @@
 #include "base/testing/folder_test.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "train/testing/traced_model.h"
 #include "train/verify/bf16_run.h"
 #include "train/verify/compare.h"
 #include "train/verify/measured.h"
@@ -210,18 +211,7 @@ class CompareTest : public FolderTest {
   ~CompareTest() override { at::set_num_threads(threads_); }
   const int threads_ = at::get_num_threads();
   static RunConfig config(int64_t micro_batch_size, const std::string& dtype = "float32") {
-    RunConfig c;
-    c.model.hidden_size = 24;
-    c.model.num_hidden_layers = 2;
-    c.model.num_attention_heads = 3;
-    c.model.intermediate_size = 20;
-    c.model.num_experts = 6;
-    c.model.num_experts_per_tok = 2;
-    c.model.vocab_size = 60;
-    c.model.initializer_range = 0.1;
-    c.data.seq_len = 12;
-    c.train.global_batch_size = 12;
-    c.train.micro_batch_size = micro_batch_size;
+    RunConfig c = traced_model(micro_batch_size);
     return make_small_run(c, 1, {.steps = 3, .dtype = dtype, .keep_size = true});
   }
   WholeTrace run(const RunConfig& config, const char* name, uint64_t draw = 1) {

@@ -8,6 +8,7 @@
 #include <set>
 
 #include "base/testing/folder_test.h"
+#include "train/testing/traced_model.h"
 #include "train/verify/own_gradients.h"
 #include "train/verify/parts.h"
 #include "train/verify/replay/replay.h"
@@ -21,18 +22,7 @@ namespace {
 namespace fs = std::filesystem;
 
 RunConfig config_of(const std::string& optimizer, const std::string& dtype = "float32") {
-  RunConfig c;
-  c.model.hidden_size = 24;
-  c.model.num_hidden_layers = 2;
-  c.model.num_attention_heads = 3;
-  c.model.intermediate_size = 20;
-  c.model.num_experts = 6;
-  c.model.num_experts_per_tok = 2;
-  c.model.vocab_size = 60;
-  c.model.initializer_range = 0.1;
-  c.data.seq_len = 12;
-  c.train.global_batch_size = 12;
-  c.train.micro_batch_size = 4;
+  RunConfig c = traced_model(4);
   c.optimizer.name = optimizer;
   // Rates for which a step is not small compared with a weight's rounding, and a rho that clips only some elements.
   c.optimizer.lr = optimizer == "sgd" ? 0.5 : optimizer == "lamb" ? 0.05 : 2e-3;
