@@ -1,6 +1,7 @@
 #include "optim/lamb.h"
 
 #include <cmath>
+#include <ranges>
 
 namespace athanor {
 
@@ -12,7 +13,7 @@ void Lamb::begin(const Update& update) {
   ParameterStore& store = parameters().store();
   const auto options = store.grad().options();
   const Tensor squares = at::zeros({sums_.num_matrices(), 2}, options.dtype(at::kDouble));
-  for (const Bucket& bucket : store.buckets()) add_directions(update, bucket, squares);
+  for (const Bucket& bucket : std::views::reverse(store.buckets())) add_directions(update, bucket, squares);
   sums_.add_up(squares);
   const Tensor ratios = (squares.select(1, 0) / squares.select(1, 1)).sqrt();
   ratios_ = at::where(squares.gt(0).all(1), ratios, at::ones({}, ratios.options())).to(at::kFloat);

@@ -56,6 +56,17 @@ struct SquareLanes {
   }
 };
 
+// What reads a master. With lambdas in their place g++ 12 makes the loop of `directions` a quarter slower.
+struct WholeMaster {
+  const float* whole;
+  ATHANOR_INLINE float operator()(int64_t i) const { return whole[i]; }
+};
+struct SplitMaster {
+  const Bf16* weight;
+  const uint16_t* low;
+  ATHANOR_INLINE float operator()(int64_t i) const { return join_master(weight[i], low[i]); }
+};
+
 // Replaces gradients by directions. Their squares are added at once, while the next elements come from memory.
 template <class Master>
 ATHANOR_INLINE LambSums directions(const LambStep& step, Master master, float* __restrict exp_avg,
@@ -106,13 +117,8 @@ ATHANOR_EACH_ISA int64_t sgd(const SgdStep& s, const Masters& masters, float* mo
 
 ATHANOR_EACH_ISA LambSums lamb_direction(const LambStep& step, const Masters& masters, float* exp_avg,
                                          float* exp_avg_sq, float* grad, int64_t n) {
-  if (const float* whole = masters.whole)
-    return directions(
-        step, [=](int64_t i) { return whole[i]; }, exp_avg, exp_avg_sq, grad, n);
-  const Bf16* weight = masters.weight;
-  const uint16_t* low = masters.low;
-  return directions(
-      step, [=](int64_t i) { return join_master(weight[i], low[i]); }, exp_avg, exp_avg_sq, grad, n);
+  if (masters.whole) return directions(step, WholeMaster{masters.whole}, exp_avg, exp_avg_sq, grad, n);
+  return directions(step, SplitMaster{masters.weight, masters.low}, exp_avg, exp_avg_sq, grad, n);
 }
 
 ATHANOR_EACH_ISA SophiaCounts sophia(const SophiaStep& step_rule, const Masters& masters, float* exp_avg,
