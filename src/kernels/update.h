@@ -16,8 +16,10 @@ struct Masters {
   Bf16* weight = nullptr;
   uint16_t* low = nullptr;
 
-  Masters at(int64_t i) const {
-    return whole ? Masters{whole + i, nullptr, nullptr} : Masters{nullptr, weight + i, low + i};
+  Masters at(int64_t i) const { return at(i, i); }
+  /// @param low_i  the element of the lower bits, where they begin elsewhere.
+  Masters at(int64_t i, int64_t low_i) const {
+    return whole ? Masters{whole + i, nullptr, nullptr} : Masters{nullptr, weight + i, low + low_i};
   }
 };
 

@@ -6,6 +6,7 @@
 // whichever ranks own their elements.
 
 #include "config/run_config.h"
+#include "ops/lamb.h"
 #include "optim/optimizer.h"
 #include "optim/tensor_sums.h"
 
@@ -29,11 +30,18 @@ class Lamb : public Optimizer {
   const Tensor& trust_ratios() const { return ratios_; }
 
  private:
-  void add_directions(const Update& update, const Bucket& bucket, const Tensor& squares);
+  struct Rule {
+    OptimizedParameters::Segment settings;  // the range is that of the first part
+    ops::MatrixParts parts;
+  };
+  void find_rules();
+  void add_parts(const Bucket& bucket, FlatRange owned, int64_t state_begin,
+                 std::vector<kernels::MatrixPart>& parts) const;
 
   double beta1_, beta2_, eps_;
   const TensorSums& sums_;
   const ShardPlan& plan_;
+  std::vector<Rule> rules_;
   Tensor ratios_;
 };
 

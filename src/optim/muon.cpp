@@ -44,7 +44,8 @@ int64_t Muon::apply(const Update& given, FlatRange range) {
   int64_t changed = 0;
   parameters().for_each_owned(range, [&](const auto& segment, FlatRange owned, int64_t) {
     const double lr = given.lr * segment.lr_scale;
-    changed += ops::subtract(1 - lr * segment.weight_decay, lr, {}, parameters().memory(owned), given.on_device);
+    changed += ops::subtract(static_cast<float>(1 - lr * segment.weight_decay), static_cast<float>(lr),
+                             parameters().memory(owned), given.on_device);
   });
   return changed;
 }

@@ -3,12 +3,8 @@
 namespace athanor {
 namespace {
 
-bool same_settings(const OptimizedParameters::Segment& a, const OptimizedParameters::Segment& b) {
-  return a.lr_scale == b.lr_scale && a.weight_decay == b.weight_decay && a.since == b.since;
-}
-
 void append(std::vector<OptimizedParameters::Segment>& segments, const OptimizedParameters::Segment& next) {
-  if (!segments.empty() && segments.back().range.end == next.range.begin && same_settings(segments.back(), next)) {
+  if (!segments.empty() && segments.back().range.end == next.range.begin && segments.back().has_settings_of(next)) {
     segments.back().range.end = next.range.end;
   } else {
     segments.push_back(next);

@@ -37,6 +37,8 @@ class OptimizedParameters {
   int64_t first_matrix(const BucketEntry& entry) const { return first_matrix_.at(&entry); }
 
   ops::UpdateMemory memory(FlatRange range) const { return update_memory(*store_, range); }
+  /// Returns the memory of the whole store. A range of it has its lower bits at ParameterStore::state_begin(range).
+  ops::UpdateMemory all_memory() const { return {store_->compute(), store_->master_low(), store_->grad()}; }
 
   /// Sets, for each parameter whose state has not been kept since the beginning of the run, the step after which its
   /// state was zero: its updates are counted from there. A parameter that is not named has had all updates of the run.
@@ -48,6 +50,10 @@ class OptimizedParameters {
     FlatRange range;  ///< in flat memory, with the padding after the parameters
     double lr_scale, weight_decay;
     int64_t since;  ///< set_fresh_since; with update t of the run, their state has had t − since updates
+
+    bool has_settings_of(const Segment& other) const {
+      return lr_scale == other.lr_scale && weight_decay == other.weight_decay && since == other.since;
+    }
   };
 
   /// Calls visit(segment, owned, index) for each piece of `range` that this rank owns and that lies in one segment, in

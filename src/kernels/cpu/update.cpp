@@ -1,6 +1,7 @@
 #include "kernels/update.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "kernels/master.h"
 
@@ -38,69 +39,58 @@ ATHANOR_INLINE int64_t update_each(const Masters& masters, int64_t n, F f) {
   return total;
 }
 
-// The sums of squares of two streams, in the order of sum_of_squares (adamw.h).
-struct SquareLanes {
-  double weights[kLanes] = {}, directions[kLanes] = {};
+constexpr int64_t kLambBlock = 1024;  // elements of one sum in the lanes
 
-  ATHANOR_INLINE void add(const float* w, const float* u, int64_t n) {
-    for (int64_t l = 0; l < n; ++l) {
-      weights[l] += double{w[l]} * double{w[l]};
-      directions[l] += double{u[l]} * double{u[l]};
-    }
-  }
-  ATHANOR_INLINE LambSums total() {
-    for (int64_t half = kLanes / 2; half > 0; half /= 2) {
-      for (int64_t l = 0; l < half; ++l) weights[l] += weights[l + half], directions[l] += directions[l + half];
-    }
-    return {weights[0], directions[0]};
-  }
+// A value of each lane. Of the same in plain loops the compiler makes vectors or not, by details such as a lambda.
+typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
+typedef double Doubles __attribute__((vector_size(kLanes * sizeof(double))));
+
+struct LambRule {
+  float rest1, rest2, beta2, unbias1, unbias2, eps, decay, grad_scale;
 };
 
-// What reads a master. With lambdas in their place g++ 12 makes the loop of `directions` a quarter slower.
-struct WholeMaster {
-  const float* whole;
-  ATHANOR_INLINE float operator()(int64_t i) const { return whole[i]; }
-};
-struct SplitMaster {
-  const Bf16* weight;
-  const uint16_t* low;
-  ATHANOR_INLINE float operator()(int64_t i) const { return join_master(weight[i], low[i]); }
-};
+// Replaces the gradients of kLanes elements by directions, and adds squares to the sums of lanes.
+ATHANOR_INLINE void lamb_lanes(const LambRule& s, const float* __restrict master, float* __restrict exp_avg,
+                               float* __restrict exp_avg_sq, float* __restrict grad, Doubles& weights,
+                               Doubles& directions) {
+  Floats w, g, m, v, root;
+  std::memcpy(&w, master, sizeof(w)), std::memcpy(&g, grad, sizeof(g));
+  std::memcpy(&m, exp_avg, sizeof(m)), std::memcpy(&v, exp_avg_sq, sizeof(v));
+  g *= s.grad_scale;
+  m += s.rest1 * (g - m);
+  v = s.beta2 * v + s.rest2 * g * g;
+  for (int l = 0; l < kLanes; ++l) root[l] = std::sqrt(v[l]);
+  const Floats u = m * s.unbias1 / (root * s.unbias2 + s.eps) + s.decay * w;
+  std::memcpy(exp_avg, &m, sizeof(m)), std::memcpy(exp_avg_sq, &v, sizeof(v)), std::memcpy(grad, &u, sizeof(u));
+  const Doubles dw = __builtin_convertvector(w, Doubles), du = __builtin_convertvector(u, Doubles);
+  weights += dw * dw;
+  directions += du * du;
+}
 
-// Replaces gradients by directions. Their squares are added at once, while the next elements come from memory.
-template <class Master>
-ATHANOR_INLINE LambSums directions(const LambStep& step, Master master, float* __restrict exp_avg,
-                                   float* __restrict exp_avg_sq, float* __restrict grad, int64_t n) {
-  constexpr int64_t kBlock = 1024;  // elements of one sum in the lanes
-  const LambStep s = step;          // stores of floats could change what a reference refers to
-  const float rest1 = static_cast<float>(1 - s.beta1), rest2 = static_cast<float>(1 - s.beta2),
-              beta2 = static_cast<float>(s.beta2), unbias1 = 1.0f / s.bias_correction1,
-              unbias2 = 1.0f / std::sqrt(s.bias_correction2);
-  LambSums sums;
-  SquareLanes lanes;
-  const auto add = [&](int64_t begin, int64_t size) __attribute__((always_inline)) {
-    float w[kLanes], u[kLanes];
-    for (int64_t l = 0; l < size; ++l) {
-      const int64_t i = begin + l;
-      w[l] = master(i);
-      const float g = grad[i] * s.grad_scale, m = exp_avg[i] + rest1 * (g - exp_avg[i]);
-      const float v = beta2 * exp_avg_sq[i] + rest2 * g * g;
-      exp_avg[i] = m;
-      exp_avg_sq[i] = v;
-      grad[i] = u[l] = m * unbias1 / (std::sqrt(v) * unbias2 + s.eps) + s.weight_decay * w[l];
-    }
-    lanes.add(w, u, size);
-  };
-  for (int64_t block = 0; block < n; block += kBlock) {
-    const int64_t end = kBlock < n - block ? block + kBlock : n, whole = block + (end - block) / kLanes * kLanes;
-    lanes = {};
-    for (int64_t i = block; i < whole; i += kLanes) add(i, kLanes);
-    if (whole < end) add(whole, end - whole);
-    const LambSums more = lanes.total();
-    sums.weights += more.weights;
-    sums.directions += more.directions;
+ATHANOR_INLINE double total(Doubles& lanes) {
+  for (int half = kLanes / 2; half > 0; half /= 2) {
+    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
   }
-  return sums;
+  return lanes[0];
+}
+
+// The sums of squares of a block are in the order of sum_of_squares (adamw.h).
+ATHANOR_INLINE LambSums directions(const LambRule& rule, const float* master, float* exp_avg, float* exp_avg_sq,
+                                   float* grad, int64_t n) {
+  Doubles weights = {}, moved = {};
+  const int64_t whole = n / kLanes * kLanes;
+  for (int64_t i = 0; i < whole; i += kLanes)
+    lamb_lanes(rule, master + i, exp_avg + i, exp_avg_sq + i, grad + i, weights, moved);
+  if (whole < n) {
+    float w[kLanes] = {}, m[kLanes] = {}, v[kLanes], g[kLanes] = {};
+    for (float& x : v) x = 1;  // lanes without an element have the direction 0 with any eps
+    const auto rest = static_cast<size_t>(n - whole) * sizeof(float);
+    std::memcpy(w, master + whole, rest), std::memcpy(m, exp_avg + whole, rest);
+    std::memcpy(v, exp_avg_sq + whole, rest), std::memcpy(g, grad + whole, rest);
+    lamb_lanes(rule, w, m, v, g, weights, moved);
+    std::memcpy(exp_avg + whole, m, rest), std::memcpy(exp_avg_sq + whole, v, rest), std::memcpy(grad + whole, g, rest);
+  }
+  return {total(weights), total(moved)};
 }
 
 }  // namespace
@@ -117,8 +107,28 @@ ATHANOR_EACH_ISA int64_t sgd(const SgdStep& s, const Masters& masters, float* mo
 
 ATHANOR_EACH_ISA LambSums lamb_direction(const LambStep& step, const Masters& masters, float* exp_avg,
                                          float* exp_avg_sq, float* grad, int64_t n) {
-  if (masters.whole) return directions(step, WholeMaster{masters.whole}, exp_avg, exp_avg_sq, grad, n);
-  return directions(step, SplitMaster{masters.weight, masters.low}, exp_avg, exp_avg_sq, grad, n);
+  const LambRule rule{static_cast<float>(1 - step.beta1),
+                      static_cast<float>(1 - step.beta2),
+                      static_cast<float>(step.beta2),
+                      1.0f / step.bias_correction1,
+                      1.0f / std::sqrt(step.bias_correction2),
+                      step.eps,
+                      step.weight_decay,
+                      step.grad_scale};
+  LambSums sums;
+  for (int64_t begin = 0; begin < n; begin += kLambBlock) {
+    const int64_t size = kLambBlock < n - begin ? kLambBlock : n - begin;
+    const Masters block = masters.at(begin);
+    float joined[kLambBlock];  // split masters
+    if (!block.whole) {
+      for (int64_t i = 0; i < size; ++i) joined[i] = join_master(block.weight[i], block.low[i]);
+    }
+    const LambSums more =
+        directions(rule, block.whole ? block.whole : joined, exp_avg + begin, exp_avg_sq + begin, grad + begin, size);
+    sums.weights += more.weights;
+    sums.directions += more.directions;
+  }
+  return sums;
 }
 
 ATHANOR_EACH_ISA SophiaCounts sophia(const SophiaStep& step_rule, const Masters& masters, float* exp_avg,

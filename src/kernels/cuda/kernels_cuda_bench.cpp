@@ -17,6 +17,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/grouped_matmul.h"
+#include "kernels/cuda/lamb.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/norm.h"
 #include "kernels/cuda/rope.h"
@@ -262,9 +263,16 @@ const std::vector<Case>& cases() {
        const int64_t count = n.tokens * n.hidden * 2;
        const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
        auto *m = a.zeros<float>(count), *v = a.zeros<float>(count), *grad = a.numbers<float>(count);
-       auto *partials = a.zeros<double>(lamb_partials(count)), *squares = a.zeros<double>(2);
+       // Two matrices of half of the elements.
+       const int64_t half = count / 2, runs = matrix_runs(half);
+       const std::vector<MatrixPart> halves{{0, half, 0, 0, 0, 1}, {half, half, half, half, 1, 1}};
+       const MatrixParts parts{a.fill(halves), a.fill(std::vector<int64_t>{0, runs, 2 * runs}), 2, 2 * runs};
+       auto *partials = a.zeros<double>(4 * runs), *squares = a.zeros<double>(4);
        const LambStep step{1e-6f, 0.1f, 0.9, 0.999, 0.1f, 0.01f, 1};
-       return [=] { lamb_direction(s, step, masters, m, v, grad, count, partials, squares, nullptr); }; },
+       return [=] {
+         lamb_directions(s, step, parts, masters, m, v, grad, partials, nullptr);
+         add_lamb_partials(s, parts, partials, squares);
+       }; },
      [](const Shape& n) { return 28.0 * n.tokens * n.hidden * 2; }},
     {"sum_of_squares", [](const Stream& s, Arena& a, const Shape& n) {
        const int64_t count = n.tokens * n.hidden * 2;

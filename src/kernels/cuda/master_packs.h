@@ -4,12 +4,16 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/master.h"
+#include "kernels/update.h"
 
 namespace athanor::kernels::cuda {
 
 /// Masters in fp32.
 struct WholeMasters {
   float* master;
+
+  /// Returns the masters from an element on; of split ones, `low` is that of the lower bits.
+  ATHANOR_INLINE WholeMasters at(int64_t begin, int64_t /*low*/) const { return {master + begin}; }
 
   template <int N>
   ATHANOR_INLINE Pack<float, N> load(int64_t i) const {
@@ -27,7 +31,7 @@ struct WholeMasters {
     return changed;
   }
   template <class... More>
-  bool can_pack_with(int64_t n, More... more) const {
+  ATHANOR_INLINE bool can_pack_with(int64_t n, More... more) const {
     return can_pack<float>(n, master, more...);
   }
 };
@@ -36,6 +40,8 @@ struct WholeMasters {
 struct SplitMasters {
   Bf16* weight;
   uint16_t* low;
+
+  ATHANOR_INLINE SplitMasters at(int64_t begin, int64_t low_begin) const { return {weight + begin, low + low_begin}; }
 
   template <int N>
   ATHANOR_INLINE Pack<float, N> load(int64_t i) const {
@@ -63,10 +69,16 @@ struct SplitMasters {
     return changed;
   }
   template <class... More>
-  bool can_pack_with(int64_t n, More... more) const {
+  ATHANOR_INLINE bool can_pack_with(int64_t n, More... more) const {
     return can_pack<float>(n, weight, low, more...);
   }
 };
+
+/// Calls f(form) with the form that `masters` have.
+template <class F>
+void with_form(const Masters& masters, F f) {
+  masters.whole ? f(WholeMasters{masters.whole}) : f(SplitMasters{masters.weight, masters.low});
+}
 
 constexpr int kPacksOfThread = 8;  // a count is written for every 8 · 256 packs
 

@@ -27,12 +27,12 @@ ATHANOR_INLINE void store_pack(T* to, const Pack<T, N>& pack) {
   *reinterpret_cast<Pack<T, N>*>(to) = pack;
 }
 
-inline bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kPackBytes == 0; }
+ATHANOR_INLINE bool is_aligned(const void* pointer) { return reinterpret_cast<uintptr_t>(pointer) % kPackBytes == 0; }
 
 /// Returns whether rows of `width` elements from each of the pointers may be moved in full packs; a null pointer counts
 /// as aligned.
 template <class T, class... Pointers>
-bool can_pack(int64_t width, Pointers... pointers) {
+ATHANOR_INLINE bool can_pack(int64_t width, Pointers... pointers) {
   return width % kPack<T> == 0 && (is_aligned(pointers) && ...);
 }
 

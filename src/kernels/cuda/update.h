@@ -1,6 +1,6 @@
 #pragma once
-// The elementwise parts of SGD, LAMB, Sophia-G and Muon on a device. Masters, states and gradients get the bits of
-// kernels/update.h.
+// The elementwise parts of SGD, Sophia-G and Muon on a device; LAMB's are in lamb.h. Masters, states and gradients get
+// the bits of kernels/update.h.
 //
 // All pointers are to the stream's memory. *changed is increased by the number of weights that changed. If `grad_scale`
 // is not null it is used in place of the step's; if it is NaN, nothing changes, the gradient included.
@@ -19,17 +19,8 @@ void sgd(const Stream& stream, const SgdStep& step, const Masters& masters, floa
 void sophia(const Stream& stream, const SophiaStep& step, const Masters& masters, float* exp_avg, const float* hessian,
             float* grad, int64_t n, int64_t* changed, int64_t* clipped, const float* grad_scale);
 
-/// The step is factor · *rate · direction, or factor · direction without a rate; the product is taken in double.
-void subtract(const Stream& stream, float keep, double factor, const float* rate, const Masters& masters,
-              float* direction, int64_t n, int64_t* changed, const float* grad_scale);
-
-/// Returns the number of doubles that `partials` of lamb_direction must have.
-int64_t lamb_partials(int64_t n);
-/// Adds the sums of squares of masters and directions to squares[0] and squares[1], in double, in an order that depends
-/// only on n. `partials` is scratch.
-void lamb_direction(const Stream& stream, const LambStep& step, const Masters& masters, float* exp_avg,
-                    float* exp_avg_sq, float* grad, int64_t n, double* partials, double* squares,
-                    const float* grad_scale);
+void subtract(const Stream& stream, float keep, float rate, const Masters& masters, float* direction, int64_t n,
+              int64_t* changed, const float* grad_scale);
 
 void momentum_direction(const Stream& stream, const MomentumStep& step, float* momentum, float* grad, int64_t n,
                         const float* grad_scale);
