@@ -8,6 +8,7 @@
 #include "layout/device_workspace.h"
 #include "layout/holding.h"
 #include "layout/shards.h"
+#include "layout/update_cost.h"
 
 namespace athanor {
 namespace {
@@ -183,11 +184,11 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
     }
   }
   need.buffer_bytes += count_estimate_bytes(config, layout, rank);
+  need.update_bytes = count_update_bytes(config, layout, rank, multiplier);
   if (!multiplier.on_device) return need;
   for (const OpenedGroup& opened : opened_groups(config, layout, rank, seq_len, hosts))
     need.communicator_bytes += opened.bytes;
-  need.allocator_bytes =
-      count_allocator_bytes(need.activation_bytes + need.transient_bytes + need.buffer_bytes + need.graph_bytes);
+  need.allocator_bytes = count_allocator_bytes(need.passing_bytes() + need.buffer_bytes + need.graph_bytes);
   need.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
   return need;
 }

@@ -1,6 +1,7 @@
 #pragma once
 // Estimates the memory that a training process will hold, before it starts.
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <string>
@@ -79,15 +80,20 @@ struct MemoryNeed {
   /// rounded gradients in transfer.
   /// With Sophia-G 4 for each element of its state that is owned: the Hessian until the step is applied.
   double buffer_bytes = 0;
+  double update_bytes = 0;   ///< count_update_bytes (layout/update_cost.h); the activations are gone by then
   double graph_bytes = 0;    ///< count_graph_bytes
   double staging_bytes = 0;  ///< count_staging_bytes, unless it is the memory of a device
   // On a device:
   double communicator_bytes = 0;  ///< opened_groups
   double allocator_bytes = 0;     ///< count_allocator_bytes
   double workspace_bytes = 0;     ///< count_workspace_bytes
+  /// The most that the rank holds for a time: activations with what comes and goes, or the matrices of an update.
+  double passing_bytes() const { return std::max(activation_bytes + transient_bytes, update_bytes); }
+  /// True if that is what the update holds.
+  bool update_is_peak() const { return update_bytes > activation_bytes + transient_bytes; }
   double total() const {
-    return state_bytes + activation_bytes + transient_bytes + buffer_bytes + graph_bytes + staging_bytes +
-           communicator_bytes + allocator_bytes + workspace_bytes;
+    return state_bytes + passing_bytes() + buffer_bytes + graph_bytes + staging_bytes + communicator_bytes +
+           allocator_bytes + workspace_bytes;
   }
 };
 

@@ -5,6 +5,8 @@
 
 #include "layout/holding.h"
 #include "layout/optimizer_state.h"
+#include "layout/orthogonal_scratch.h"
+#include "layout/shards.h"
 
 namespace athanor {
 namespace {
@@ -82,6 +84,24 @@ UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int 
     add_muon(plan, layout, rank, cost);
   }
   return cost;
+}
+
+double count_update_bytes(const UpdateCost& cost, const OptimizerConfig& config, Multiplier multiplier) {
+  const Orthogonalizer how{config.newton_schulz_dtype == "bfloat16", multiplier.on_device};
+  double products = 0;
+  for (const auto& [shape, count] : cost.computed)
+    products = std::max(products, orthogonal_scratch(count, shape.first, shape.second, how));
+  if (multiplier.on_device) return cost.held_bytes + cost.all_exchanges_bytes + products;
+  return cost.held_bytes + std::max(cost.exchange_bytes, products);
+}
+
+double count_update_bytes(const RunConfig& config, const Layout& layout, int rank, Multiplier multiplier) {
+  const auto optimizers = plan_optimizers(config.optimizer).optimizers;
+  if (std::ranges::none_of(optimizers, [](const auto& each) { return each.needs.home_matrices; })) return 0;
+  auto table = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
+  const ShardingKind sharding = parse_sharding(config.parallelism.sharding);
+  const auto buckets = lay_out_buckets(table, make_sharding(layout, rank, sharding, bucket_elements(config)));
+  return count_update_bytes(count_update_cost(config, layout, rank, table, buckets), config.optimizer, multiplier);
 }
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "layout/home_plan.h"
+#include "layout/product_scratch.h"
 #include "layout/traffic.h"
 
 namespace athanor {
@@ -32,5 +33,13 @@ struct UpdateCost {
 /// Time: with Muon that of plan_homes.
 UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int rank,
                              const std::vector<BucketEntry>& table, const std::vector<Bucket>& buckets);
+
+/// Returns the most that the update of this cost holds at once, in bytes: with Muon the matrices and parts that stay
+/// from the first exchange to the last and, on a CPU, the larger of an exchange and of the iteration's scratch; on a
+/// device all exchanges and the scratch. 0 for other optimizers.
+double count_update_bytes(const UpdateCost& cost, const OptimizerConfig& config, Multiplier multiplier);
+/// The same for a rank of the world, whose parameters are laid out as in training. Time: that of count_update_cost with
+/// Muon, none without.
+double count_update_bytes(const RunConfig& config, const Layout& layout, int rank, Multiplier multiplier);
 
 }  // namespace athanor

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "base/matrices_at_once.h"
 #include "kernels/adamw.h"
 #include "kernels/symmetric.h"
 #include "ops/tiles.h"
@@ -13,16 +14,9 @@ namespace {
 
 using kernels::Product;
 
-constexpr double kLeastNorm = 1e-7;                  // smaller matrices are not blown up
-constexpr int64_t kLeaf = 128;                       // triangles up to this size are computed as squares
-constexpr int64_t kLibraryLeaf = 512;                // the same for the library, whose calls must be large
-constexpr int64_t kMostElements = int64_t{1} << 25;  // elements of the matrices that are computed at once
-constexpr int64_t kMostElementsOfDevice = int64_t{1} << 27;
-
-int64_t matrices_at_once(int64_t rows, int64_t columns, bool on_device) {
-  return std::max<int64_t>(1,
-                           (on_device ? kMostElementsOfDevice : kMostElements) / std::max<int64_t>(1, rows * columns));
-}
+constexpr double kLeastNorm = 1e-7;    // smaller matrices are not blown up
+constexpr int64_t kLeaf = 128;         // triangles up to this size are computed as squares
+constexpr int64_t kLibraryLeaf = 512;  // the same for the library, whose calls must be large
 
 // 1 / ‖matrix‖ of each. The bits are those of any number of threads: squares of blocks of fixed size are added in
 // order.
@@ -179,16 +173,6 @@ void orthogonalize(const Tensor& stack, const NewtonSchulz& how) {
 double orthogonalize_flops(int64_t rows, int64_t columns, int64_t steps) {
   const auto m = static_cast<double>(std::min(rows, columns)), n = static_cast<double>(std::max(rows, columns));
   return static_cast<double>(steps) * (m * m * n + m * m * m + 2 * m * m * n);
-}
-
-double orthogonalize_bytes(int64_t batch, int64_t rows, int64_t columns, const NewtonSchulz& how, bool on_device) {
-  const auto at_once = static_cast<double>(std::min(batch, matrices_at_once(rows, columns, on_device)));
-  const auto square = static_cast<double>(std::min(rows, columns)) * static_cast<double>(std::min(rows, columns)),
-             whole = static_cast<double>(rows) * static_cast<double>(columns),
-             size = how.dtype == at::kFloat ? 4.0 : 2.0;
-  if (!on_device) return at_once * (2 * size * (whole + square) + (how.dtype == at::kFloat ? 0 : 4 * square));
-  const double turned = rows > columns ? size * whole : 0;
-  return at_once * std::max(2 * size * (whole + square), (how.dtype == at::kFloat ? 4 : 4 + size) * whole + turned);
 }
 
 namespace portable {

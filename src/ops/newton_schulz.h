@@ -22,14 +22,12 @@ struct NewtonSchulz {
 
 /// Replaces each matrix of a stack [B, rows, columns] (fp32, contiguous). A matrix of zeros stays one. The bits do not
 /// depend on threads, nor on the other matrices of the stack. On a device the products are those of libtorch, of which
-/// both triangles are computed; the host waits for nothing.
+/// both triangles are computed; the host waits for nothing. It
+/// takes the memory of layout/orthogonal_scratch.h.
 void orthogonalize(const Tensor& stack, const NewtonSchulz& how);
 
 /// Returns the multiplications and additions of one matrix, with one triangle of each symmetric product.
 double orthogonalize_flops(int64_t rows, int64_t columns, int64_t steps);
-
-/// Returns the bytes that orthogonalize takes for a stack of `batch` matrices in addition to it.
-double orthogonalize_bytes(int64_t batch, int64_t rows, int64_t columns, const NewtonSchulz& how, bool on_device);
 
 namespace portable {
 /// The same in torch ops, on any device.

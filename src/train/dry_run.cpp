@@ -1,7 +1,6 @@
 #include "train/dry_run.h"
 
 #include "layout/update_cost.h"
-#include "optim/muon.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/weight_gatherer.h"
 #include "train/local_save.h"
@@ -74,7 +73,7 @@ void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLin
 }
 
 // Adds the traffic of the update, after that of the step, and returns the memory that the update takes for a time.
-double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters, bool on_device,
+double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters, Multiplier multiplier,
                   std::vector<SentLine>& lines) {
   const UpdateCost cost =
       count_update_cost(config, mesh.layout(), mesh.rank(), parameters.table(), parameters.buckets());
@@ -87,12 +86,7 @@ double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStor
     line.in_flight = 0;
     lines.push_back(line);
   }
-  double products = 0;
-  for (const auto& [shape, count] : cost.computed)
-    products = std::max(products, ops::orthogonalize_bytes(count, shape.first, shape.second,
-                                                           newton_schulz_of(config.optimizer), on_device));
-  if (on_device) return cost.held_bytes + cost.all_exchanges_bytes + products;
-  return cost.held_bytes + std::max(cost.exchange_bytes, products);
+  return count_update_bytes(cost, config.optimizer, multiplier);
 }
 
 // Without numbers of nodes all ranks are on one.
@@ -165,16 +159,16 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
         run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
   }
   run.estimate_bytes = count_estimate_bytes(config, layout, run.rank);
-  if (run.on_device) {
-    run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
-    run.allocator_bytes = count_allocator_bytes(run.activations.peak_bytes + run.gradient_buffer_bytes +
-                                                run.estimate_bytes + run.graph_bytes);
-    run.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
-  }
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);
-  run.update_bytes = add_update(config, mesh, parameters, run.on_device, run.sent);
+  run.update_bytes = add_update(config, mesh, parameters, multiplier, run.sent);
   if (config.metrics.update_watch_interval > 0) run.measured_update_bytes = count_update_sums_bytes(parameters, plan);
+  if (run.on_device) {
+    run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
+    run.allocator_bytes =
+        count_allocator_bytes(run.passing_bytes() + run.gradient_buffer_bytes + run.estimate_bytes + run.graph_bytes);
+    run.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
+  }
   return run;
 }
 

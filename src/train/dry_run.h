@@ -58,11 +58,10 @@ struct DryRun {
   /// sender.
   std::map<std::string, int64_t> collectives_in_flight() const;
   double communicator_bytes() const;
+  double passing_bytes() const { return std::max({activations.peak_bytes, update_bytes, measured_update_bytes}); }
   double total_bytes() const {
-    return static_cast<double>(state.total()) +
-           std::max({activations.peak_bytes, update_bytes, measured_update_bytes}) + gradient_buffer_bytes +
-           estimate_bytes + graph_bytes + (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes +
-           workspace_bytes;
+    return static_cast<double>(state.total()) + passing_bytes() + gradient_buffer_bytes + estimate_bytes + graph_bytes +
+           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
   }
 };
 

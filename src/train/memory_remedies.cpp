@@ -149,6 +149,12 @@ std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
   return join(parts, ", ");
 }
 
+std::string describe_update(const MemoryNeed& need) {
+  if (need.update_bytes == 0) return "";
+  return fmt::format(", or, when the activations are gone, {} of whole matrices in Muon's update",
+                     format_bytes(need.update_bytes));
+}
+
 std::string describe_need(const RunConfig& config, const DeviceRank& of) {
   const MemoryNeed need = need_on_device(config, of);
   const StateBytes state =
@@ -158,6 +164,7 @@ std::string describe_need(const RunConfig& config, const DeviceRank& of) {
       fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
                   bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
                   format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  text += describe_update(need);
   const auto add = [&](double part, const char* what) {
     if (part > 0) text += fmt::format(", {} {}", format_bytes(part), what);
   };

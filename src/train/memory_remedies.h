@@ -38,6 +38,10 @@ std::string what_saves_most(const RunConfig& config, const DeviceRank& of = {});
 /// Returns the estimate for a rank.
 MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of);
 
+/// Returns one more part of a need, ", or, when the activations are gone, 2.00GiB of whole matrices in Muon's update";
+/// "" if an update holds none.
+std::string describe_update(const MemoryNeed& need);
+
 /// Returns "4.00GiB of weights, …": the parts of the estimate, with the state of weights in its terms.
 std::string describe_need(const RunConfig& config, const DeviceRank& of = {});
 

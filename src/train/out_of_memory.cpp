@@ -71,8 +71,7 @@ std::string describe_out_of_memory(const TrainState& state, int64_t step, const 
       bytes_or_unknown(failed.kept), bytes_or_unknown(failed.free), format_bytes(weights), format_bytes(optimizer),
       format_bytes(gradients), graphs > 0 ? format_bytes(graphs) + " held by recorded graphs, " : "",
       bytes_or_unknown(rest), graphs > 0 ? "with the graphs " : "",
-      format_bytes(need.activation_bytes + need.transient_bytes + need.graph_bytes + need.workspace_bytes),
-      what_saves_most(config, own));
+      format_bytes(need.passing_bytes() + need.graph_bytes + need.workspace_bytes), what_saves_most(config, own));
 }
 
 }  // namespace athanor

@@ -7,6 +7,7 @@
 #include "config/checks.h"
 #include "layout/memory.h"
 #include "train/device_memory.h"
+#include "train/memory_remedies.h"
 #include "train/rank_remedies.h"
 #include "train/rank_share.h"
 
@@ -60,15 +61,19 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
                      : "";
   };
   const std::string parts = fmt::format(
-      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch{}", format_bytes(own.state_bytes),
-      format_bytes(own.activation_bytes), format_bytes(own.transient_bytes + own.buffer_bytes),
+      "{} of weights, gradients and optimizer state, {} of activations, {} of scratch{}{}",
+      format_bytes(own.state_bytes), format_bytes(own.activation_bytes),
+      format_bytes(own.transient_bytes + own.buffer_bytes), describe_update(own),
       own.staging_bytes > 0 ? fmt::format(", {} for a copy to write checkpoints from", format_bytes(own.staging_bytes))
                             : "");
   ATHANOR_CHECK(all <= available,
                 "this run needs about {} of memory{} ({}) in addition to the {} that the program has taken, and {} are "
-                "free; a smaller train.micro_batch_size or parallelism.recompute lowers the activations, a smaller "
-                "model or more ranks the rest{}{}",
+                "free; {}{}{}",
                 format_bytes(own.total()), each(all), parts, format_bytes(taken), format_bytes(available),
+                own.update_is_peak() ? "more ranks share the matrices of Muon's update, a smaller model or more ranks "
+                                       "lower the rest"
+                                     : "a smaller train.micro_batch_size or parallelism.recompute lowers the "
+                                       "activations, a smaller model or more ranks the rest",
                 own.staging_bytes > 0 ? "; checkpoint.async = false saves the copy" : "", more_ranks());
   log::info("memory: about {} needed{} ({} for the program itself with its libraries, taken already; {}), {} free",
             format_bytes(taken + own.total()), each(all + taken * ranks), format_bytes(taken), parts,
