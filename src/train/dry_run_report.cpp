@@ -8,6 +8,7 @@
 
 #include "arch/inventory.h"
 #include "base/text.h"
+#include "layout/optimizer_lines.h"
 #include "layout/stages.h"
 #include "train/dry_run.h"
 
@@ -125,6 +126,12 @@ std::string held_table(const DryRun& run, const RunConfig& config) {
                             config.parallelism.bucket_mb);
 }
 
+std::string optimizer_lines(const RunConfig& config) {
+  std::string text;
+  for (const std::string& line : describe_optimizers(config)) text += "  " + line + "\n";
+  return text;
+}
+
 std::string traffic_table(const DryRun& run) {
   std::string text =
       fmt::format("sent in a step by this rank\n  {:<14}{:<16}{:<18}{:>7}{:>10}{:>12}{:>12}{:>12}{:>11}\n", "what",
@@ -155,8 +162,8 @@ std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
       config.parallelism.sharding, layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
       layout.pipeline() > 1 ? config.parallelism.pipeline_schedule : "none");
   text += fmt::format("rank {}: {}; {}\n\n", run.rank, where(run, layout), stages_text(run, config, layout));
-  return text + held_table(run, config) + "\n" + memory_table(run, config) + "\n" + traffic_table(run) +
-         checkpoint_table(run, config);
+  return text + held_table(run, config) + optimizer_lines(config) + "\n" + memory_table(run, config) + "\n" +
+         traffic_table(run) + checkpoint_table(run, config);
 }
 
 std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {

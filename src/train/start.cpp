@@ -15,6 +15,7 @@
 #include "comm/short_texts.h"
 #include "config/checks.h"
 #include "layout/group_checks.h"
+#include "layout/optimizer_lines.h"
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
 #include "train/fill_state.h"
@@ -165,6 +166,7 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
+  for (const std::string& line : describe_optimizers(config)) log::info("{}", line);
   say_threads(world, threads);
   if (world.size() > 1) log::info("{}", describe_layout(state));
   if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
