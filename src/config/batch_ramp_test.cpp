@@ -107,6 +107,10 @@ TEST(BatchRamp, WhatCannotBeIsRefused) {
   expect_refused({"train.stages=[{steps = 100}]"}, "train.batch_ramp and train.stages are both set");
   expect_refused({"train.batch_ramp=[{until_tokens = 100}]"}, "train.batch_ramp[0].sequences is missing");
   expect_refused({"train.batch_ramp=[{sequences = 4}]"}, "train.batch_ramp[0].until_tokens is missing");
+  expect_refused({"train.batch_ramp=[{sequences = 0, until_tokens = 100}]"},
+                 "train.batch_ramp[0].sequences: expected an integer from 1 to 16777216, got 0");
+  expect_refused({"train.batch_ramp=[{sequences = 4, until_tokens = 0}]"},
+                 "train.batch_ramp[0].until_tokens: expected a whole number from 1 to 9.01e+15, such as 1e12, got 0");
   expect_refused({"train.batch_ramp=[{sequences = 16, until_tokens = 100}]"},
                  "train.batch_ramp[0].sequences (16) must be between the size before it (0) and "
                  "train.global_batch_size (16)");

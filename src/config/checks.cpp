@@ -141,7 +141,7 @@ void check_ramp_sizes(const RunConfig& config, Findings& found) {
     found.require(part.sequences > 0, "{}.sequences is missing: set it to the sequences of a step", entry);
     found.require(part.until_tokens > 0, "{}.until_tokens is missing: set it to the tokens at which the size ends",
                   entry);
-    if (part.sequences <= 0 || part.until_tokens <= 0) return;
+    if (part.sequences == 0 || part.until_tokens == 0) return;
     found.require(sequences < part.sequences && part.sequences < train.global_batch_size,
                   "{}.sequences ({}) must be between the size before it ({}) and train.global_batch_size ({}): a ramp "
                   "grows",
@@ -195,8 +195,13 @@ void check_stages(const RunConfig& config, Findings& found) {
     found.require(stage.steps > 0, "train.stages[{}].steps is missing: set it to the stage's optimizer steps", i);
     check_sources(fmt::format("train.stages[{}].", i), stage.path, stage.sources, found);
   }
-  if (stages.front().is_of_ramp) return check_stage("", config, found);
-  for (const auto& stage : stages) check_stage(stage.name.empty() ? "" : stage.name + ": ", stage.config, found);
+  const auto check = [&](const std::string& where, const RunConfig& phase) {
+    check_stage(where, phase, found);
+    for (const auto& line : find_decay_faults(config.optimizer, phase.optimizer.lr))
+      found.require(false, "{}{}", where, line);
+  };
+  if (stages.front().is_of_ramp) return check("", config);
+  for (const auto& stage : stages) check(stage.name.empty() ? "" : stage.name + ": ", stage.config);
 }
 
 }  // namespace
@@ -250,8 +255,14 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
 
 std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
-  if (o.scaling != "mup") return {};
   Findings found;
+  if (o.scaling != "mup") {
+    found.require(o.base_width == 0,
+                  "optimizer.base_width ({}) is used by optimizer.scaling \"mup\" alone, and that is \"{}\"; set it "
+                  "to \"mup\", or leave base_width out",
+                  o.base_width, o.scaling);
+    return found.take();
+  }
   found.require(o.base_width > 0,
                 "optimizer.scaling \"mup\" needs optimizer.base_width: set it to the model.hidden_size for which "
                 "optimizer.lr and model.initializer_range hold");

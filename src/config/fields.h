@@ -152,10 +152,11 @@ inline Check<double> positive() {
   return {"a finite number above 0", [](const double& x) { return std::isfinite(x) && x > 0; }};
 }
 /// Check for counts that may be written as 1e12: doubles hold whole numbers up to 2^53.
-inline Check<double> whole_number_up_to(double high) {
-  return {fmt::format("a whole number from 0 to {:.3g}, such as 1e12", high),
-          [high](const double& x) { return x >= 0 && x <= high && std::floor(x) == x; }};
+inline Check<double> whole_number_between(double low, double high) {
+  return {fmt::format("a whole number from {:g} to {:.3g}, such as 1e12", low, high),
+          [low, high](const double& x) { return x >= low && x <= high && std::floor(x) == x; }};
 }
+inline Check<double> whole_number_up_to(double high) { return whole_number_between(0, high); }
 inline Check<double> not_negative() {
   return {"a finite number, 0 or more", [](const double& x) { return std::isfinite(x) && x >= 0; }};
 }

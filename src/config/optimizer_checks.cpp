@@ -1,6 +1,7 @@
 #include "config/optimizer_checks.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "base/text.h"
 #include "config/findings.h"
@@ -8,26 +9,43 @@
 namespace athanor {
 namespace {
 
-// The options that only some optimizers have, and whether they were changed. A value that is the default's is no
-// mistake: the file that a run writes has every field.
+// An option that only some optimizers have. A value that is the default's is no mistake: the file that a run writes has
+// every field.
 struct Option {
   std::string key;
-  bool is_changed;
   std::vector<std::string> owners;
+  bool (*is_changed)(const OptimizerConfig& config);
+  void (*reset)(OptimizerConfig& config);
 };
 
-std::vector<Option> options_of(const OptimizerConfig& c) {
-  const OptimizerConfig plain;
-  return {{"betas", c.betas != plain.betas, {"adamw", "lamb", "sophiag"}},
-          {"eps", c.eps != plain.eps, {"adamw", "lamb"}},
-          {"momentum", c.momentum != plain.momentum, {"sgd", "muon"}},
-          {"nesterov", c.nesterov != plain.nesterov, {"sgd", "muon"}},
-          {"rho", c.rho != plain.rho, {"sophiag"}},
-          {"hessian_interval", c.hessian_interval != plain.hessian_interval, {"sophiag"}},
-          {"newton_schulz_steps", c.newton_schulz_steps != plain.newton_schulz_steps, {"muon"}},
-          {"newton_schulz_coefficients", c.newton_schulz_coefficients != plain.newton_schulz_coefficients, {"muon"}},
-          {"newton_schulz_dtype", c.newton_schulz_dtype != plain.newton_schulz_dtype, {"muon"}},
-          {"muon_scale", c.muon_scale != plain.muon_scale, {"muon"}}};
+template <auto kField>
+Option option(const char* key, std::vector<std::string> owners) {
+  return {key, std::move(owners), [](const OptimizerConfig& c) { return c.*kField != OptimizerConfig{}.*kField; },
+          [](OptimizerConfig& c) { c.*kField = OptimizerConfig{}.*kField; }};
+}
+
+std::vector<Option> all_options() {
+  using C = OptimizerConfig;
+  return {option<&C::betas>("betas", {"adamw", "lamb", "sophiag"}),
+          option<&C::eps>("eps", {"adamw", "lamb"}),
+          option<&C::momentum>("momentum", {"sgd", "muon"}),
+          option<&C::nesterov>("nesterov", {"sgd", "muon"}),
+          option<&C::rho>("rho", {"sophiag"}),
+          option<&C::hessian_interval>("hessian_interval", {"sophiag"}),
+          option<&C::newton_schulz_steps>("newton_schulz_steps", {"muon"}),
+          option<&C::newton_schulz_coefficients>("newton_schulz_coefficients", {"muon"}),
+          option<&C::newton_schulz_dtype>("newton_schulz_dtype", {"muon"}),
+          option<&C::muon_scale>("muon_scale", {"muon"})};
+}
+
+// The changed options that no optimizer of the configuration has.
+std::vector<Option> foreign_options(const OptimizerConfig& config) {
+  const auto names = named_optimizers(config);
+  std::vector<Option> foreign = all_options();
+  std::erase_if(foreign, [&](const Option& each) {
+    return !each.is_changed(config) || std::ranges::find_first_of(each.owners, names) != each.owners.end();
+  });
+  return foreign;
 }
 
 }  // namespace
@@ -43,15 +61,43 @@ std::vector<std::string> named_optimizers(const OptimizerConfig& config) {
   return names;
 }
 
+void drop_options_of_others(OptimizerConfig& config, const std::vector<std::string>& names) {
+  OptimizerConfig other = config;
+  for (const Option& option : foreign_options(config)) {
+    for (const std::string& name : names) {
+      other.name = name;
+      if (std::ranges::find_first_of(option.owners, named_optimizers(other)) != option.owners.end())
+        option.reset(config);
+    }
+  }
+}
+
+std::vector<std::string> find_decay_faults(const OptimizerConfig& config, double peak_lr) {
+  Findings found;
+  const auto check = [&](const std::string& at, const std::string& name, double lr, double decay) {
+    const bool flips = name != "lamb" && lr * decay >= 1;
+    found.require(!flips,
+                  "{0}lr ({1}) · {0}weight_decay ({2}) is {3:.4g}: an update multiplies each weight by 1 minus that, "
+                  "which would be 0 or change its sign; lower one of them until the product is below 1",
+                  at, lr, decay, lr * decay);
+    return flips;
+  };
+  const bool all = check("optimizer.", config.name, peak_lr, config.weight_decay);
+  for (size_t i = 0; i < config.groups.size(); ++i) {
+    const OptimizerGroupConfig& group = config.groups[i];
+    if (all && group.lr == 0 && group.weight_decay < 0) continue;  // the same numbers
+    check(fmt::format("optimizer.groups[{}].", i), group.name.empty() ? config.name : group.name,
+          group.lr > 0 ? group.lr * (peak_lr / config.lr) : peak_lr,
+          group.weight_decay >= 0 ? group.weight_decay : config.weight_decay);
+  }
+  return found.take();
+}
+
 std::vector<std::string> find_optimizer_contradictions(const OptimizerConfig& config) {
   Findings found;
-  const auto names = named_optimizers(config);
-  for (const Option& option : options_of(config)) {
-    const bool has_owner = std::ranges::any_of(
-        option.owners, [&](const auto& owner) { return std::ranges::find(names, owner) != names.end(); });
-    found.require(!option.is_changed || has_owner, "optimizer.{} is an option of {}, and the run has {}; leave it out",
-                  option.key, join(option.owners), join(names));
-  }
+  for (const Option& option : foreign_options(config))
+    found.require(false, "optimizer.{} is an option of {}, and the run has {}; leave it out", option.key,
+                  join(option.owners), join(named_optimizers(config)));
   for (size_t i = 0; i < config.groups.size(); ++i) {
     const OptimizerGroupConfig& group = config.groups[i];
     found.require(!group.match.empty(),

@@ -120,7 +120,8 @@ struct OptimizerConfig {
             "mup: the model.hidden_size for which lr and model.initializer_range hold; 0: not set",
             between(0, kMaxWidth));
     f.field("momentum", momentum, "sgd and muon: the share of the last step's momentum that is kept",
-            between(0.0, kMaxBeta));
+            {"a number from 0 to below 1 (at most 0.9999999, since closer to 1 it is 1 in fp32)",
+             [](const double& x) { return x >= 0 && x <= kMaxBeta; }});
     f.field("nesterov", nesterov, "sgd and muon: the update looks ahead by one more step of momentum");
     f.field(
         "rho", rho,
@@ -132,12 +133,14 @@ struct OptimizerConfig {
             between(1, kMaxSteps));
     f.field("newton_schulz_steps", newton_schulz_steps, "muon: iterations that make an update orthogonal",
             between(int64_t{1}, int64_t{100}));
-    f.field("newton_schulz_coefficients", newton_schulz_coefficients,
-            "muon: a, b and c of an iteration X <- a X + (b X X^T + c (X X^T)^2) X",
-            {"three numbers from -1000 to 1000", [](const std::vector<double>& x) {
-               return x.size() == 3 && std::ranges::all_of(x, [](double c) { return std::abs(c) <= 1000; });
-             }});
-    f.field("newton_schulz_dtype", newton_schulz_dtype, "muon: type of the products of the iterations; norms are fp32",
+    f.field(
+        "newton_schulz_coefficients", newton_schulz_coefficients,
+        "muon: a, b and c of an iteration X <- a X + (b X X^T + c (X X^T)^2) X",
+        {"three numbers from -1000 to 1000, not all 0, which would make no update", [](const std::vector<double>& x) {
+           return x.size() == 3 && std::ranges::all_of(x, [](double c) { return std::abs(c) <= 1000; }) &&
+                  std::ranges::any_of(x, [](double c) { return c != 0; });
+         }});
+    f.field("newton_schulz_dtype", newton_schulz_dtype, "muon: type of the products of the iterations; norms are fp64",
             one_type_of({"bfloat16", "float32"}));
     f.field("muon_scale", muon_scale,
             "muon: factor of the orthogonal update of a matrix [rows, columns]: keller_jordan sqrt(max(1, rows / "

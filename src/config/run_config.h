@@ -113,10 +113,10 @@ struct BatchRampConfig {
 
   void describe(Fields& f) {
     f.field("sequences", sequences, "sequences a step, fewer than train.global_batch_size and than the next entry has",
-            between(0, kMaxSequences));
+            between(1, kMaxSequences));
     f.field("until_tokens", until_tokens,
             "the size holds up to the first step after which the run has seen this many tokens in all",
-            whole_number_up_to(kMaxPlannedTokens));
+            whole_number_between(1, kMaxPlannedTokens));
   }
 };
 

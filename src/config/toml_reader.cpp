@@ -14,6 +14,7 @@
 #include "config/defaults.h"
 #include "config/dump.h"
 #include "config/foreign_keys.h"
+#include "config/optimizer_checks.h"
 #include "config/training_stages.h"
 
 namespace athanor {
@@ -31,11 +32,21 @@ std::string type_name(const toml::node& node) {
   return name.str();
 }
 
-std::string shown(const toml::node& node) {
+// A value on one line; the library writes a list with a number that is not finite on several.
+std::string line_of(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());  // 1e-06, not 17 digits
+  if (const auto* array = node.as_array()) {
+    std::vector<std::string> items;
+    for (const auto& item : *array) items.push_back(line_of(item));
+    return "[" + join(items) + "]";
+  }
   std::ostringstream text;
   node.visit([&](const auto& concrete) { text << concrete; });
-  std::string value = text.str();
+  return text.str();
+}
+
+std::string shown(const toml::node& node) {
+  std::string value = line_of(node);
   if (value.size() > 60) value = value.substr(0, 57) + "...";
   return value;
 }
@@ -303,7 +314,7 @@ void note_written_fields(const toml::table& root, ModelConfig& model) {
 }  // namespace
 
 RunConfig parse_run_config(std::string_view text, const std::string& name, const std::vector<std::string>& overrides,
-                           const FindMore& more) {
+                           const FindMore& more, const std::vector<std::string>& swept) {
   toml::table root = parse_toml(text, name);
   const std::string option = name.starts_with("--") ? name : "--set";
   for (const auto& override_text : overrides) merge(root, parse_override(option, override_text));
@@ -318,6 +329,7 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
     config.train.steps = training_stages(config).back().end();
   }
   if (errors.empty()) resolve_defaults(config, [&](std::string_view key) { return bool(root.at_path(key)); });
+  drop_options_of_others(config.optimizer, swept);
   if (errors.empty()) {
     auto lines = find_contradictions(config);
     if (more) std::ranges::move(more(config), std::back_inserter(lines));
@@ -331,14 +343,14 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
 }
 
 RunConfig load_run_config(const std::filesystem::path& file, const std::vector<std::string>& overrides,
-                          const FindMore& more) {
+                          const FindMore& more, const std::vector<std::string>& swept) {
   std::error_code ignored;
   const bool is_there = std::filesystem::exists(file, ignored),
              is_folder = std::filesystem::is_directory(file, ignored);
   ATHANOR_CHECK(is_there && !is_folder,
                 "{} {}; name the run's configuration, a TOML file (`athanor config` prints one with all fields)",
                 file.string(), is_folder ? "is a folder" : "does not exist");
-  return parse_run_config(read_file(file), file.string(), overrides, more);
+  return parse_run_config(read_file(file), file.string(), overrides, more, swept);
 }
 
 }  // namespace athanor

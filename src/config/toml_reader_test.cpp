@@ -66,6 +66,16 @@ TEST(TomlReader, EveryMistakeIsNamedAtOnceWithItsLine) {
       << error;
 }
 
+TEST(TomlReader, AValueIsShownOnOneLine) {
+  EXPECT_EQ(error_of(kTiny, {"optimizer.betas=[nan, 0.9]"}),
+            "--set optimizer.betas=[nan, 0.9]: optimizer.betas: expected two numbers from 0 to 0.9999999, since closer "
+            "to 1 they are 1 in fp32, got [nan, 0.9]");
+  for (const char* value : {"[[1, nan], [\"a\"]]", "{a = [nan, nan]}", "\"\"\"a\nb\"\"\""}) {
+    const std::string error = error_of(kTiny, {std::string("optimizer.betas=") + value});
+    EXPECT_EQ(error.find('\n', error.find("expected")), std::string::npos) << error;
+  }
+}
+
 TEST(TomlReader, AnUnknownOverrideNamesItself) {
   EXPECT_NE(error_of(kTiny, {"optimizer.lrr=3"}).find("--set optimizer.lrr=3: unknown key optimizer.lrr"),
             std::string::npos);

@@ -43,7 +43,8 @@ double lr_factor(const TrainConfig& train, int64_t sequences) {
 }
 
 // A part of the run with one batch size, in which the schedule of the whole run continues.
-TrainingStage ramp_part(const RunConfig& run, int64_t begin, int64_t sequences, int64_t steps) {
+TrainingStage ramp_part(const RunConfig& run, const std::string& batch_key, int64_t begin, int64_t sequences,
+                        int64_t steps) {
   StageConfig part;
   part.steps = steps;
   part.global_batch_size = sequences;
@@ -53,22 +54,24 @@ TrainingStage ramp_part(const RunConfig& run, int64_t begin, int64_t sequences, 
   c.optimizer.lr *= lr_factor(run.train, sequences);
   c.optimizer.min_lr *= lr_factor(run.train, sequences);
   if (c.optimizer.schedule_tokens == 0 && c.optimizer.schedule_steps == 0) c.optimizer.schedule_steps = run.train.steps;
-  return {fmt::format("batch of {}", sequences), begin, std::move(c), 0, true};
+  return {fmt::format("batch of {}", sequences), begin, std::move(c), 0, true, batch_key};
 }
 
 // Each part has at least one step, also of a ramp that the checks refuse.
 std::vector<TrainingStage> ramp_parts(const RunConfig& run) {
   std::vector<TrainingStage> parts;
   int64_t begin = 0, tokens = 0;
-  for (const auto& [sequences, until_tokens] : run.train.batch_ramp) {
+  for (size_t i = 0; i < run.train.batch_ramp.size(); ++i) {
+    const auto& [sequences, until_tokens] = run.train.batch_ramp[i];
     const int64_t step_tokens = std::max<int64_t>(1, sequences) * run.data.seq_len,
                   left = std::max<int64_t>(1, static_cast<int64_t>(until_tokens) - tokens),
                   steps = (left + step_tokens - 1) / step_tokens;
-    parts.push_back(ramp_part(run, begin, sequences, steps));
+    parts.push_back(ramp_part(run, fmt::format("train.batch_ramp[{}].sequences", i), begin, sequences, steps));
     begin += steps;
     tokens += steps * step_tokens;
   }
-  parts.push_back(ramp_part(run, begin, run.train.global_batch_size, std::max<int64_t>(1, run.train.steps - begin)));
+  parts.push_back(ramp_part(run, "train.global_batch_size", begin, run.train.global_batch_size,
+                            std::max<int64_t>(1, run.train.steps - begin)));
   return parts;
 }
 

@@ -23,6 +23,7 @@ struct TrainingStage {
   /// Optimizer steps of the run before its schedule of the learning rate: `begin`, or 0 for a part of a ramp.
   int64_t schedule_begin = 0;
   bool is_of_ramp = false;
+  std::string batch_key = "train.global_batch_size";  ///< what sets its batch: train.batch_ramp[0].sequences in a ramp
 
   int64_t end() const { return begin + config.train.steps; }
   /// Returns the tokens of those of its steps that come after step `from` of the run and not after step `to`.

@@ -59,6 +59,9 @@ void check_world(const ParallelismConfig& p, int64_t world_size, Findings& found
                 p.data_parallel_shard_degree, p.tensor_parallel_degree, needed);
 }
 
+// The beginning of a message about a phase or a part of a ramp.
+std::string where_of(const TrainingStage& stage) { return stage.name.empty() ? "" : stage.name + ": "; }
+
 void check_experts(const RunConfig& config, std::optional<int64_t> data, Findings& found) {
   const int64_t degree = config.parallelism.expert_parallel_degree, experts = config.model.num_experts;
   const bool known = is_resolved(config.model);
@@ -79,13 +82,14 @@ void check_experts(const RunConfig& config, std::optional<int64_t> data, Finding
   }
 }
 
-void check_batch(const std::string& where, const RunConfig& config, int64_t data, Findings& found) {
+void check_batch(const TrainingStage& stage, int64_t data, Findings& found) {
+  const RunConfig& config = stage.config;
   const auto& train = config.train;
+  const std::string where = where_of(stage);
   const int64_t unit = product({data, train.micro_batch_size});
   found.require(train.global_batch_size % unit == 0,
-                "{}train.global_batch_size ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: "
-                "set it to {}",
-                where, train.global_batch_size, data, train.micro_batch_size, unit,
+                "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}", where,
+                stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
                 multiples_beside(train.global_batch_size, unit));
   if (config.moe.balance == "none") return;
   const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;
@@ -165,8 +169,8 @@ void check_noise_scale(const RunConfig& config, const std::vector<TrainingStage>
     found.require(
         train.micro_batch_size < train.global_batch_size,
         "{}metrics.noise_scale_interval ({}) compares parts of a step, and on one data rank there is one part: "
-        "set train.micro_batch_size ({}) to half of train.global_batch_size ({}) or less, or the interval to 0",
-        stage.name.empty() ? "" : stage.name + ": ", config.metrics.noise_scale_interval, train.micro_batch_size,
+        "set train.micro_batch_size ({}) to half of {} ({}) or less, or the interval to 0",
+        where_of(stage), config.metrics.noise_scale_interval, train.micro_batch_size, stage.batch_key,
         train.global_batch_size);
   }
 }
@@ -245,7 +249,7 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
   check_experts(config, data, found);
   const auto stages = training_stages(config);
   for (const auto& stage : stages) {
-    if (data) check_batch(stage.name.empty() ? "" : stage.name + ": ", stage.config, *data, found);
+    if (data) check_batch(stage, *data, found);
   }
   if (data) check_noise_scale(config, stages, *data, found);
   check_balance_over_stages(stages, found);

@@ -139,8 +139,12 @@ TEST(LayoutFaults, EachSizeOfABatchRampIsLookedAt) {
                                       "train.batch_ramp=[{sequences = 4, until_tokens = 1e3}]"};
   EXPECT_EQ(faults_of(ramp, 2), "");
   EXPECT_EQ(faults_of(ramp, 4),
-            "batch of 4: train.global_batch_size (4) is not a multiple of 4 data ranks × train.micro_batch_size (2) = "
-            "8: set it to 8");
+            "batch of 4: train.batch_ramp[0].sequences (4) is not a multiple of 4 data ranks × train.micro_batch_size "
+            "(2) = 8: set it to 8");
+  const std::string noise =
+      faults_of({ramp[0], ramp[1], "train.micro_batch_size=4", ramp[3], "metrics.noise_scale_interval=1"}, 1);
+  EXPECT_HAS(noise, "batch of 4: metrics.noise_scale_interval (1)");
+  EXPECT_HAS(noise, "(4) to half of train.batch_ramp[0].sequences (4) or less");
 }
 
 TEST(LayoutFaults, TheNoiseScaleNeedsTwoPartsOfABatch) {

@@ -13,12 +13,19 @@
 #include "model/initialize.h"
 #include "train/checkpointing.h"
 #include "train/local_resume.h"
+#include "train/moment_ages.h"
 #include "train/run_folder.h"
 #include "train/state_pieces.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
 namespace {
+
+// Notes that checkpoint.fresh_groups makes no difference where there is no state to read.
+void note_all_fresh(const TrainState& state) {
+  const std::string note = idle_fresh_groups(state.config.checkpoint, "all moments begin at zero");
+  if (!note.empty()) log::info("{}", note);
+}
 
 // Loads a full checkpoint, or a model-only one whose moments start fresh.
 void resume_from_path(TrainState& state, const fs::path& path) {
@@ -33,6 +40,7 @@ void resume_from_path(TrainState& state, const fs::path& path) {
   load_model_weights(state, path);
   load_progress(state, path);
   log::info("restarted from the model in {} at step {}, with fresh moments", path.string(), state.position.step);
+  note_all_fresh(state);
 }
 
 // The newest model of a run that keeps no full checkpoint may be damaged; older ones are only used on request.
@@ -140,6 +148,7 @@ FilledState fill_state(TrainState& state, Beginning& begin, const LocalStart& lo
       return {begin.path};
     case Beginning::From::kNothing: break;
   }
+  note_all_fresh(state);
   return {{}, start_fresh(state)};
 }
 

@@ -70,6 +70,10 @@ std::set<std::string> named_by(const std::vector<std::string>& words, const Mode
 
 }  // namespace
 
+std::string idle_fresh_groups(const CheckpointConfig& config, const std::string& reason) {
+  return config.fresh_groups.empty() ? "" : "checkpoint.fresh_groups has no effect: " + reason;
+}
+
 json updates_json(const TrainState& state) {
   json updates = json::object();
   for (const ParameterSpec& spec : make_inventory(state.config.model)) {
@@ -116,7 +120,11 @@ FreshState choose_fresh_state(const TrainState& state, const CheckpointReader& c
   FreshState fresh{.parameters = named_by(config.fresh_groups, state.config.model)};
   if (chosen == Chosen::kAsNewest)
     std::erase_if(fresh.parameters, [&](const std::string& each) { return !lacking.contains(each); });
-  if (!fresh.parameters.empty()) {
+  if (fresh.parameters.empty()) {
+    note = idle_fresh_groups(config, fmt::format("the run continues from its newest checkpoint, {}, whose moments are "
+                                                 "kept",
+                                                 where));
+  } else {
     note =
         fmt::format("fresh moments from step {} on, as checkpoint.fresh_groups asks: those of {} parameters ({})", step,
                     fresh.parameters.size(), join_first({fresh.parameters.begin(), fresh.parameters.end()}, 4));
@@ -130,6 +138,7 @@ FreshState choose_fresh_state(const TrainState& state, const CheckpointReader& c
                            "weights with zero moments, set checkpoint.fresh_moments = true{}",
                            where, step, tensors.size(), join_first(tensors, 4),
                            suggest_groups(lacking, state.config.model));
+  note = idle_fresh_groups(config, "all moments begin at zero");
   return {.all = true};
 }
 

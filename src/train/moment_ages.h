@@ -36,6 +36,9 @@ enum class Chosen {
   kAsNewest  ///< it is the run's newest, from which the run continues
 };
 
+/// Returns the line for the log that tells why checkpoint.fresh_groups has no effect; empty if it is not set.
+std::string idle_fresh_groups(const CheckpointConfig& config, const std::string& reason);
+
 /// Decides whose state is read and whose begins at zero. All begins at zero
 /// - if checkpoint.fresh_moments asks for it and the checkpoint was chosen by name, or lacks moments (with kAsNewest an
 ///   earlier start has already begun at zero, and the checkpoint has what came after that);
@@ -43,7 +46,8 @@ enum class Chosen {
 /// The state of the parameters in checkpoint.fresh_groups begins at zero if the checkpoint was chosen by name, or lacks
 /// it.
 /// @param step  the checkpoint's.
-/// @param note  gets a line for the log if the configuration asks for fresh moments.
+/// @param note  gets a line for the log if the configuration asks for fresh moments: whose they are, or why
+///              checkpoint.fresh_groups has no effect.
 /// @throws CheckpointError naming the state that the checkpoint lacks and what to set, in all other cases in which it
 ///         lacks some.
 FreshState choose_fresh_state(const TrainState& state, const CheckpointReader& checkpoint, Chosen chosen, int64_t step,

@@ -131,7 +131,7 @@ std::string describe_schedule(const TrainingStage& stage, int64_t end) {
 
 // `step` steps are done.
 std::string describe_stage(const TrainingStage& stage, int64_t end, int64_t step) {
-  const auto& [name, begin, config, schedule_begin, is_of_ramp] = stage;
+  const auto& [name, begin, config, schedule_begin, is_of_ramp, batch_key] = stage;
   const auto& o = config.optimizer;
   return fmt::format("{}steps {} to {}{}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}{}",
                      name.empty() ? "" : name + ", ", begin + 1, end,

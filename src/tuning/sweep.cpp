@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string>
 
 #include "base/log.h"
 
@@ -11,8 +12,9 @@ namespace {
 constexpr int64_t kFewestSteps = 100, kMostSteps = 1000;
 constexpr size_t kMostFurther = 4;
 
-// The losses of the last tenth of the steps, or what is not finite.
-RateLosses run_at(const RunConfig& config, const ShortRuns& runs) {
+// The losses of the last tenth of the steps, or what is not finite. `which` tells its place: "training 2 of 5".
+RateLosses run_at(const RunConfig& config, const ShortRuns& runs, const std::string& which) {
+  log::info("{}: {}, rate {:.3g}, {} steps", which, config.optimizer.name, config.optimizer.lr, config.train.steps);
   ShortRun run(config, runs);
   const int64_t steps = config.train.steps, kept = std::max<int64_t>(2, steps / 10);
   RateLosses at{config.optimizer.lr, {}};
@@ -28,15 +30,21 @@ RateLosses run_at(const RunConfig& config, const ShortRuns& runs) {
   return at;
 }
 
-WidthGrid try_width(const RunConfig& config, const ShortRuns& runs, const std::vector<double>& rates) {
-  const auto at = [&](double lr) { return run_at(grid_config(config, config.train.steps, lr), runs); };
+WidthGrid try_width(const RunConfig& config, const ShortRuns& runs, const std::vector<double>& rates,
+                    const std::string& which) {
   WidthGrid found{config.model.hidden_size, {}, {}};
+  size_t planned = rates.size();
+  const auto at = [&](double lr) {
+    return run_at(grid_config(config, config.train.steps, lr), runs,
+                  fmt::format("{}, training {} of {}", which, found.grid.size() + 1, planned));
+  };
   for (const double lr : rates) found.grid.push_back(at(lr));
   for (size_t further = 0; further < kMostFurther; ++further) {
     found.best = best_rate(found.grid);
     // With losses that are all infinite the first is the best: lower rates are tried.
     if (found.best.edge == 0) break;
     const auto& grid = found.grid;
+    ++planned;
     if (found.best.edge < 0)
       found.grid.insert(grid.begin(), at(grid[0].lr * (grid[0].lr / grid[1].lr)));
     else
@@ -74,6 +82,8 @@ RunConfig grid_config(const RunConfig& config, int64_t steps, double lr) {
 std::vector<OptimizerSweep> sweep_rates(const ShortRuns& runs, const RateRange& range) {
   std::vector<OptimizerSweep> sweeps;
   for (const RunConfig& config : runs.configs()) {
+    log::info("sweep {} of {}: {}, {} steps at rates from {:g} to {:g}", sweeps.size() + 1, runs.configs().size(),
+              config.optimizer.name, range.steps, range.from, range.to);
     RangeTest test(range);
     ShortRun run(config, runs);
     while (!test.is_over()) {
@@ -89,7 +99,11 @@ std::vector<OptimizerSweep> sweep_rates(const ShortRuns& runs, const RateRange& 
 
 std::vector<WidthGrid> try_widths(const ShortRuns& runs, const std::vector<double>& rates) {
   std::vector<WidthGrid> grids;
-  for (const RunConfig& config : runs.configs()) grids.push_back(try_width(config, runs, rates));
+  for (const RunConfig& config : runs.configs()) {
+    const auto which =
+        fmt::format("hidden_size {} ({} of {})", config.model.hidden_size, grids.size() + 1, runs.configs().size());
+    grids.push_back(try_width(config, runs, rates, which));
+  }
   return grids;
 }
 

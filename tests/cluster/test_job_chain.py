@@ -43,6 +43,6 @@ def test_a_job_that_its_user_cancels_has_no_successor(slurm, program, long_steps
 
 
 def test_what_no_job_can_cure_has_no_successor(slurm, program, run):
-    job = submit_launch(slurm, program, run, script("train.steps=20", "optimizer.lr=1e30", "checkpoint.interval=1"), "--nodes=2")
+    job = submit_launch(slurm, program, run, script("train.steps=20", "optimizer.lr=1e30", "optimizer.weight_decay=0", "checkpoint.interval=1"), "--nodes=2")
     assert until_over(slurm, run, job)["ExitCode"] == "76:0", output(run)
     assert slurm.state(int(jobs(run)[0]["next"]))["JobState"] == "CANCELLED", output(run)

@@ -51,6 +51,27 @@ def test_each_optimizer_begins_with_the_same_weights_and_batches(run, tmp_path):
     assert picture.startswith("<svg") and "steepest" in picture and "cautious" in picture
 
 
+def test_an_option_of_one_swept_optimizer_changes_nothing_of_the_others(run):
+    done = find(run, *SMALL, "--optimizers", "adamw,muon", "--set", "optimizer.muon_scale=keller_jordan", "--set", "optimizer.momentum=0.5", "--json")
+    adamw, muon = json.loads(done.stdout)["optimizers"]
+    assert adamw == json.loads(find(run, *SMALL, "--json").stdout)["optimizers"][0]
+    assert muon["points"] != json.loads(find(run, *SMALL, "--optimizers", "muon", "--json").stdout)["optimizers"][0]["points"]
+
+
+def test_each_sweep_and_training_is_announced_on_stderr(run):
+    def announced(*options, **how):
+        done = find(run, "--set", "train.dtype=float32", "--steps", 20, *options, "--json", **how)
+        assert len(done.stdout.splitlines()) == 1, done.stdout
+        return [line[11:] for line in done.stderr.splitlines() if re.search(r" I (sweep|hidden_size) \d+ (of|\()", line)]
+
+    sweep = "20 steps at rates from 0.0001 to 10"
+    assert announced("--from", 1e-4, "--optimizers", "lamb,adamw") == [f"sweep 1 of 2: lamb, {sweep}", f"sweep 2 of 2: adamw, {sweep}"]
+    grid = announced("--widths", "16,32", "--rates", "1e-3,1e-2", check=False)
+    assert grid[:2] == [f"hidden_size 16 (1 of 2), training {i} of 2: adamw, rate {rate}, 20 steps" for i, rate in ((1, "0.001"), (2, "0.01"))]
+    assert grid[2].startswith("hidden_size 16 (1 of 2), training 3 of 3: adamw") and "hidden_size 32 (2 of 2), training 1 of 2" in "\n".join(grid)
+    assert announced("--optimizers", "adamw", env=dict(os.environ, ATHANOR_LOG="warn")) == []
+
+
 def test_a_schedule_in_tokens_changes_nothing_of_a_sweep(run):
     in_tokens = [part for key in ("warmup_steps=0", "schedule_tokens=1e12", "warmup_tokens=1e10") for part in ("--set", "optimizer." + key)]
     assert find(run, *SMALL, *in_tokens, "--json").stdout == find(run, *SMALL, "--json").stdout
@@ -117,6 +138,7 @@ def test_a_range_at_fault_is_told_in_one_line_with_its_remedy(run, options, name
     (["--widths", "16", "--rates", "2e-3,1e-3"], "--rates"),
     (["--widths", "20"], "multiples of 16"),
     (["--widths", "16", "--set", "optimizer.scaling=mup"], "optimizer.base_width"),
+    (["--optimizers", "adamw,muon", "--set", "optimizer.rho=0.1"], "optimizer.rho is an option of sophiag"),
     (["--out", "notes.txt"], "--out"),
     (["--out", "other.json"], "--out"),
     (["--figure", "x.png"], "--figure"),

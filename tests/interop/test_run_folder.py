@@ -299,6 +299,15 @@ def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its
     assert "passed over" in done.stderr and events(run, "resume")[-1]["moments"] == "kept"
 
 
+def test_fresh_groups_are_told_by_name_or_as_without_effect(run):
+    fresh = ["optimizer.schedule=constant", "checkpoint.fresh_groups=[\"norm\"]"]
+    assert "checkpoint.fresh_groups has no effect: all moments begin at zero" in run.train(*fresh, "train.steps=6").stderr
+    done = run.train(*fresh, "train.steps=7")
+    assert done.stderr.count("checkpoint.fresh_groups has no effect: the run continues from its newest checkpoint, ") == 1
+    back = run.train(*fresh, f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "train.steps=8").stderr
+    assert "fresh moments from step 6 on, as checkpoint.fresh_groups asks" in back and "no effect" not in back
+
+
 # ---- the model of a model-only folder
 
 
@@ -448,7 +457,7 @@ def test_a_final_model_that_could_not_be_written_ends_with_11_and_is_written_by_
 
 
 def test_numbers_that_are_not_finite_end_with_76_and_name_the_tensor(run):
-    done = run.train("optimizer.lr=1e30", "optimizer.min_lr=0", "optimizer.warmup_steps=0", check=False)
+    done = run.train("optimizer.lr=1e30", "optimizer.weight_decay=0", "optimizer.min_lr=0", "optimizer.warmup_steps=0", check=False)
     assert done.returncode == 76, done.stderr
     words = last_words(run)
     assert words["cause"] == "numbers" and words["step"] >= 2 and "loss is" in words["text"]

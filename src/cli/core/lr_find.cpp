@@ -38,8 +38,9 @@ void refuse_resume(const CheckpointConfig& checkpoint) {
 std::vector<RunConfig> read_configs_of_find(const LrFindArguments& given, int ranks) {
   std::vector<RunConfig> configs;
   const auto read = [&](const std::vector<std::string>& overrides) {
-    configs.push_back(load_run_config(given.config_file, overrides,
-                                      [&](const RunConfig& config) { return find_layout_faults(config, ranks); }));
+    configs.push_back(load_run_config(
+        given.config_file, overrides, [&](const RunConfig& config) { return find_layout_faults(config, ranks); },
+        given.optimizers));
     require_layout_fits(configs.back(), ranks);
   };
   if (given.optimizers.empty()) read(given.overrides);
