@@ -32,7 +32,7 @@ std::string type_name(const toml::node& node) {
   return name.str();
 }
 
-// A value on one line; the library writes a list with a number that is not finite on several.
+// A value on one line; the library writes long lists, tables and texts with line breaks on several.
 std::string line_of(const toml::node& node) {
   if (const auto* number = node.as_floating_point()) return fmt::format("{}", number->get());  // 1e-06, not 17 digits
   if (const auto* array = node.as_array()) {
@@ -42,7 +42,12 @@ std::string line_of(const toml::node& node) {
   }
   std::ostringstream text;
   node.visit([&](const auto& concrete) { text << concrete; });
-  return text.str();
+  std::string line;
+  for (const char c : text.str()) {
+    const bool is_break = c == '\n', is_indent = c == ' ' && line.ends_with(' ');
+    if (!is_indent) line += is_break ? ' ' : c;
+  }
+  return line;
 }
 
 std::string shown(const toml::node& node) {
