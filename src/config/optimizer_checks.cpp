@@ -72,23 +72,29 @@ void drop_options_of_others(OptimizerConfig& config, const std::vector<std::stri
   }
 }
 
+// optimizer.no_weight_decay may take any parameter from the decay that is not a group's: which, the model decides. So
+// only what is refused for certain counts.
 std::vector<std::string> find_decay_faults(const OptimizerConfig& config, double peak_lr) {
   Findings found;
-  const auto check = [&](const std::string& at, const std::string& name, double lr, double decay) {
+  const auto check = [&](const std::string& lr_at, const std::string& decay_at, const std::string& name, double lr,
+                         double decay) {
     const bool flips = name != "lamb" && lr * decay >= 1;
     found.require(!flips,
-                  "{0}lr ({1}) · {0}weight_decay ({2}) is {3:.4g}: an update multiplies each weight by 1 minus that, "
+                  "{}lr ({}) · {}weight_decay ({}) is {:.4g}: an update multiplies each weight by 1 minus that, "
                   "which would be 0 or change its sign; lower one of them until the product is below 1",
-                  at, lr, decay, lr * decay);
+                  lr_at, lr, decay_at, decay, lr * decay);
     return flips;
   };
-  const bool all = check("optimizer.", config.name, peak_lr, config.weight_decay);
+  const bool decays = std::ranges::find(config.no_weight_decay, "*") == config.no_weight_decay.end();
+  const bool all = decays && check("optimizer.", "optimizer.", config.name, peak_lr, config.weight_decay);
   for (size_t i = 0; i < config.groups.size(); ++i) {
     const OptimizerGroupConfig& group = config.groups[i];
-    if (all && group.lr == 0 && group.weight_decay < 0) continue;  // the same numbers
-    check(fmt::format("optimizer.groups[{}].", i), group.name.empty() ? config.name : group.name,
-          group.lr > 0 ? group.lr * (peak_lr / config.lr) : peak_lr,
-          group.weight_decay >= 0 ? group.weight_decay : config.weight_decay);
+    const bool own_lr = group.lr > 0, own_decay = group.weight_decay >= 0;
+    if (all && !own_lr && !own_decay) continue;  // the same numbers
+    if (!own_decay && !config.no_weight_decay.empty()) continue;
+    const std::string at = fmt::format("optimizer.groups[{}].", i);
+    check(own_lr ? at : "optimizer.", own_decay ? at : "optimizer.", group.name.empty() ? config.name : group.name,
+          own_lr ? group.lr * (peak_lr / config.lr) : peak_lr, own_decay ? group.weight_decay : config.weight_decay);
   }
   return found.take();
 }

@@ -58,6 +58,8 @@ std::vector<std::string> describe_optimizers(const RunConfig& config) {
                           describe_roles(roles, all));
     lines.push_back(line);
   }
+  if (std::ranges::any_of(config.train.stages, [](const auto& stage) { return stage.lr > 0; }))
+    lines.push_back("training phases with another rate scale all of these");
   return lines;
 }
 

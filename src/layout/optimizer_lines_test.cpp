@@ -42,6 +42,14 @@ TEST(OptimizerLines, HaveTheRateAndDecayOfEachGroupAndCountTensorsOfRolesThatGro
                 "output"}));
 }
 
+TEST(OptimizerLines, TellThatPhasesScaleTheRates) {
+  RunConfig config = small_dense("muon");
+  config.train.stages.resize(2);
+  EXPECT_EQ(describe_optimizers(config).size(), 2);
+  config.train.stages[1].lr = 1e-4;
+  EXPECT_EQ(describe_optimizers(config).back(), "training phases with another rate scale all of these");
+}
+
 TEST(OptimizerLines, AreNoneIfOneOptimizerUpdatesAllAlike) {
   for (const char* name : {"adamw", "sgd", "lamb", "sophiag"})
     EXPECT_TRUE(describe_optimizers(small_dense(name)).empty()) << name;

@@ -93,6 +93,28 @@ TEST(Lamb, RatiosAreThoseOfNormsOfWholeMatrices) {
   }
 }
 
+// With tied embeddings the last norm is alone in the last bucket, and alone has no decay there: of two ranks that share
+// the bucket, one owns padding.
+TEST(Lamb, ARankThatOwnsOnlyPaddingOfSomeParametersUpdatesWithTheOthers) {
+  const auto weights_on = [](const Degrees& degrees, const Whole* expected) {
+    RunConfig config = config_of(degrees, "float32");
+    config.model.tie_word_embeddings = true;
+    Whole whole = empty_model(config.model);
+    std::mutex mutex;
+    comm::run_ranks(degrees.world(), [&](comm::World& world) {
+      at::set_num_threads(1);
+      RankState rank(config, world, setup_of("lamb")(config));
+      for (int step = 1; step <= kSteps; ++step) rank.step(step);
+      const std::lock_guard lock(mutex);
+      rank.add_to(whole, expected, [](const BucketEntry&, float value) { return bound_of("lamb", value); });
+    });
+    return whole;
+  };
+  const Whole one = weights_on(kOne, nullptr);
+  for (const Degrees& degrees : {Degrees{1, 2, 1, "ep_aware"}, {1, 4, 2, "optimizer"}, {2, 2, 2, "hierarchical"}})
+    EXPECT_NO_THROW(weights_on(degrees, &one)) << degrees.text();
+}
+
 TEST(Muon, ScaleIsTheRuleOfItsName) {
   EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 400, 100), 2);
   EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 100, 400), 1);

@@ -35,9 +35,11 @@ void Lamb::find_rules() {
   std::vector<std::pair<OptimizedParameters::Segment, std::vector<kernels::MatrixPart>>> found;
   for (const Bucket& bucket : parameters().store().buckets()) {
     parameters().for_each_owned(bucket.range, [&](const auto& segment, FlatRange owned, int64_t begin) {
+      const auto parts = parts_of(bucket, owned, begin);
+      if (parts.empty()) return;  // this rank owns padding alone
       auto it = std::ranges::find_if(found, [&](const auto& rule) { return rule.first.has_settings_of(segment); });
       if (it == found.end()) it = found.insert(it, {segment, {}});
-      add_parts(bucket, owned, begin, it->second);
+      it->second.insert(it->second.end(), parts.begin(), parts.end());
     });
   }
   const auto is_as_before = [](const auto& now, const Rule& rule) {
@@ -50,8 +52,8 @@ void Lamb::find_rules() {
 }
 
 // Pieces of one matrix, each within what this rank counts of the bucket or without.
-void Lamb::add_parts(const Bucket& bucket, FlatRange owned, int64_t state_begin,
-                     std::vector<kernels::MatrixPart>& parts) const {
+std::vector<kernels::MatrixPart> Lamb::parts_of(const Bucket& bucket, FlatRange owned, int64_t state_begin) const {
+  std::vector<kernels::MatrixPart> parts;
   const FlatRange counted = plan_.canonical(bucket);
   const ParameterStore& store = parameters().store();
   sums_.for_each_matrix(owned, [&](const BucketEntry&, int64_t matrix, FlatRange piece) {
@@ -66,6 +68,7 @@ void Lamb::add_parts(const Bucket& bucket, FlatRange owned, int64_t state_begin,
     add(inside, true);
     add({inside.end, piece.end}, false);
   });
+  return parts;
 }
 
 int64_t Lamb::apply(const Update& given, FlatRange range) {

@@ -35,8 +35,7 @@ class Lamb : public Optimizer {
     ops::MatrixParts parts;
   };
   void find_rules();
-  void add_parts(const Bucket& bucket, FlatRange owned, int64_t state_begin,
-                 std::vector<kernels::MatrixPart>& parts) const;
+  std::vector<kernels::MatrixPart> parts_of(const Bucket& bucket, FlatRange owned, int64_t state_begin) const;
 
   double beta1_, beta2_, eps_;
   const TensorSums& sums_;

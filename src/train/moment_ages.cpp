@@ -71,7 +71,7 @@ std::set<std::string> named_by(const std::vector<std::string>& words, const Mode
 }  // namespace
 
 std::string idle_fresh_groups(const CheckpointConfig& config, const std::string& reason) {
-  return config.fresh_groups.empty() ? "" : "checkpoint.fresh_groups has no effect: " + reason;
+  return config.fresh_groups.empty() ? "" : "checkpoint.fresh_groups has no effect in this start: " + reason;
 }
 
 json updates_json(const TrainState& state) {

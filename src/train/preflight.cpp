@@ -32,18 +32,24 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
   ATHANOR_CHECK(overflows.empty(), "{}", join(overflows, "\n"));
 }
 
+// Ranks differ by their stages and by Muon's matrices: the sum over the ranks of a host is what counts. Collective.
+double sum_over_host(comm::World& world, double own) {
+  const Tensor mine = at::full({1}, own, at::kDouble), all = at::empty({world.size()}, at::kDouble);
+  world.all().all_gather(all, mine).wait();
+  double sum = 0;
+  for (int rank = 0; rank < world.size(); ++rank) {
+    if (world.hosts()[static_cast<size_t>(rank)] == world.host()) sum += all.const_data_ptr<double>()[rank];
+  }
+  return sum;
+}
+
 void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device) {
   if (!device.is_cpu()) return check_device_memory(config, world, device);
   RunConfig plain = config;
   plain.train.cuda_graphs = false;  // there are none on a CPU
-  // Ranks differ by their stages: the sum over this host's ranks is what counts.
   const int threads = at::get_num_threads();
   const MemoryNeed own = estimate_train_memory(plain, config.data.seq_len, layout, world.rank(), {threads});
-  double all = 0;
-  for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.hosts()[static_cast<size_t>(rank)] == world.host())
-      all += estimate_train_memory(plain, config.data.seq_len, layout, rank, {threads}).total();
-  }
+  const double all = sum_over_host(world, own.total());
   const auto available = static_cast<double>(available_memory_bytes());
   // Free memory does not have what the processes take already. Processes of one program have about the same.
   const auto taken = static_cast<double>(resident_bytes());

@@ -166,7 +166,7 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads) {
   log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
             format_thousands(static_cast<double>(count_parameters(config.model))),
             format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  for (const std::string& line : describe_optimizers(config)) log::info("{}", line);
+  for (const std::string& line : describe_optimizers(state.run_config)) log::info("{}", line);
   say_threads(world, threads);
   if (world.size() > 1) log::info("{}", describe_layout(state));
   if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {

@@ -301,9 +301,9 @@ def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its
 
 def test_fresh_groups_are_told_by_name_or_as_without_effect(run):
     fresh = ["optimizer.schedule=constant", "checkpoint.fresh_groups=[\"norm\"]"]
-    assert "checkpoint.fresh_groups has no effect: all moments begin at zero" in run.train(*fresh, "train.steps=6").stderr
+    assert "checkpoint.fresh_groups has no effect in this start: all moments begin at zero" in run.train(*fresh, "train.steps=6").stderr
     done = run.train(*fresh, "train.steps=7")
-    assert done.stderr.count("checkpoint.fresh_groups has no effect: the run continues from its newest checkpoint, ") == 1
+    assert done.stderr.count("checkpoint.fresh_groups has no effect in this start: the run continues from its newest checkpoint, ") == 1
     back = run.train(*fresh, f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "train.steps=8").stderr
     assert "fresh moments from step 6 on, as checkpoint.fresh_groups asks" in back and "no effect" not in back
 

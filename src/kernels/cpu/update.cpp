@@ -83,7 +83,7 @@ ATHANOR_INLINE LambSums directions(const LambRule& rule, const float* master, fl
     lamb_lanes(rule, master + i, exp_avg + i, exp_avg_sq + i, grad + i, weights, moved);
   if (whole < n) {
     float w[kLanes] = {}, m[kLanes] = {}, v[kLanes], g[kLanes] = {};
-    for (float& x : v) x = 1;  // lanes without an element have the direction 0 with any eps
+    for (float& x : v) x = 1;  // lanes without an element have the direction 0: eps and beta2 are not both 0
     const auto rest = static_cast<size_t>(n - whole) * sizeof(float);
     std::memcpy(w, master + whole, rest), std::memcpy(m, exp_avg + whole, rest);
     std::memcpy(v, exp_avg_sq + whole, rest), std::memcpy(g, grad + whole, rest);
