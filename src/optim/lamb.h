@@ -21,7 +21,7 @@ class Lamb : public Optimizer {
   /// Updates the moments, leaves the directions in the gradients' memory, and computes the ratios. Collective: one
   /// TensorSums::add_up of two numbers for each matrix of the model.
   void begin(const Update& update) override;
-  /// Both passes read and write 44 bytes an owned element: 11/8 of AdamW's.
+  /// Both passes read 24 bytes an owned element, where AdamW reads 16, and write 20 (AdamW: 16).
   int64_t apply(const Update& update, FlatRange range) override;
   using Optimizer::apply;
 
