@@ -16,6 +16,7 @@
 #include "cli/number_check.h"
 #include "cli/output_check.h"
 #include "cli/picture_file.h"
+#include "config/optimizer_config.h"
 
 namespace athanor {
 namespace {
@@ -49,6 +50,8 @@ void check_optimizers(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     ATHANOR_CHECK(!name.empty(), "--optimizers {}: a name is missing; give names with one comma between two of them",
                   join(names, ","));
+    ATHANOR_CHECK(std::ranges::find(kOptimizerNames, name) != kOptimizerNames.end(),
+                  "--optimizers: expected one of {}, got \"{}\"", join(kOptimizerNames), name);
     ATHANOR_CHECK(seen.insert(name).second, "--optimizers names {} twice; name each optimizer once", name);
   }
 }

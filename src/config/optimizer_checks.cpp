@@ -72,29 +72,33 @@ void drop_options_of_others(OptimizerConfig& config, const std::vector<std::stri
   }
 }
 
-// optimizer.no_weight_decay may take any parameter from the decay that is not a group's: which, the model decides. So
-// only what is refused for certain counts.
+// Which parameters have the run's rate and decay, the model decides: optimizer.no_weight_decay may take them from the
+// decay, and groups from both. So only what is refused for certain counts.
 std::vector<std::string> find_decay_faults(const OptimizerConfig& config, double peak_lr) {
   Findings found;
-  const auto check = [&](const std::string& lr_at, const std::string& decay_at, const std::string& name, double lr,
-                         double decay) {
+  const auto check = [&](const std::string& where, const std::string& lr_at, const std::string& decay_at,
+                         const std::string& name, double lr, double decay) {
     const bool flips = name != "lamb" && lr * decay >= 1;
     found.require(!flips,
-                  "{}lr ({}) · {}weight_decay ({}) is {:.4g}: an update multiplies each weight by 1 minus that, "
+                  "{}{}lr ({}) · {}weight_decay ({}) is {:.4g}: an update multiplies each weight by 1 minus that, "
                   "which would be 0 or change its sign; lower one of them until the product is below 1",
-                  lr_at, lr, decay_at, decay, lr * decay);
+                  where, lr_at, lr, decay_at, decay, lr * decay);
     return flips;
   };
-  const bool decays = std::ranges::find(config.no_weight_decay, "*") == config.no_weight_decay.end();
-  const bool all = decays && check("optimizer.", "optimizer.", config.name, peak_lr, config.weight_decay);
+  const auto takes_all = [](const OptimizerGroupConfig& group) { return std::ranges::count(group.match, "*") > 0; };
+  const bool some_have =
+      std::ranges::count(config.no_weight_decay, "*") == 0 && std::ranges::none_of(config.groups, takes_all);
+  const bool all = some_have && check("", "optimizer.", "optimizer.", config.name, peak_lr, config.weight_decay);
   for (size_t i = 0; i < config.groups.size(); ++i) {
     const OptimizerGroupConfig& group = config.groups[i];
     const bool own_lr = group.lr > 0, own_decay = group.weight_decay >= 0;
     if (all && !own_lr && !own_decay) continue;  // the same numbers
     if (!own_decay && !config.no_weight_decay.empty()) continue;
-    const std::string at = fmt::format("optimizer.groups[{}].", i);
-    check(own_lr ? at : "optimizer.", own_decay ? at : "optimizer.", group.name.empty() ? config.name : group.name,
-          own_lr ? group.lr * (peak_lr / config.lr) : peak_lr, own_decay ? group.weight_decay : config.weight_decay);
+    const std::string at = fmt::format("optimizer.groups[{}].", i),
+                      name = group.name.empty() ? config.name : group.name;
+    check(own_lr || own_decay ? "" : fmt::format("optimizer.groups[{}] ({}) has ", i, name), own_lr ? at : "optimizer.",
+          own_decay ? at : "optimizer.", name, own_lr ? group.lr * (peak_lr / config.lr) : peak_lr,
+          own_decay ? group.weight_decay : config.weight_decay);
   }
   return found.take();
 }

@@ -2,6 +2,7 @@
 
 #include "config/optimizer_checks.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -73,17 +74,21 @@ TEST(OptimizerChecks, DecayOfGroupsIsThatOfTheirOwnRateAndOptimizer) {
                  "optimizer.lr (2) · optimizer.groups[0].weight_decay (0.5) is 1");
   EXPECT_EQ(error_of(kDense, {"optimizer.lr=2", group("lr = 20, weight_decay = 0")}), "");
   EXPECT_EQ(error_of(kDense, {"optimizer.lr=2", group("lr = 20, name = \"lamb\"")}), "");
-  expect_refused({"optimizer.lr=20", "optimizer.name=lamb", group("name = \"sgd\"")}, "optimizer.lr (20) · ");
+  expect_refused({"optimizer.lr=20", "optimizer.name=lamb", group("name = \"sgd\"")},
+                 "optimizer.groups[0] (sgd) has optimizer.lr (20) · optimizer.weight_decay (0.1) is 2");
   expect_refused({"optimizer.lr=20", group("name = \"sgd\"")}, "optimizer.lr (20) ·");  // the same numbers: one line
 }
 
-TEST(OptimizerChecks, ARateIsNotRefusedForParametersThatMayHaveNoDecay) {
+TEST(OptimizerChecks, ARateIsNotRefusedIfNoParameterNeedHaveTheDecay) {
   const std::string norms = "optimizer.no_weight_decay=[\"*norm*\"]";
   const auto group = [](const std::string& what) { return "optimizer.groups=[{match = [\"norm\"], " + what + "}]"; };
   EXPECT_EQ(error_of(kDense, {"optimizer.lr=2", norms, group("lr = 20")}), "");
   EXPECT_EQ(error_of(kDense, {"optimizer.lr=20", "optimizer.no_weight_decay=[\"*\"]"}), "");
   expect_refused({"optimizer.lr=2", norms, group("weight_decay = 0.5")}, "optimizer.groups[0].weight_decay (0.5) is 1");
   expect_refused({"optimizer.lr=20", norms}, "optimizer.lr (20) ·");
+  for (const char* of_all : {"weight_decay = 0", "name = \"lamb\""})
+    EXPECT_EQ(error_of(kDense, {"optimizer.lr=20", fmt::format("optimizer.groups=[{{match = [\"*\"], {}}}]", of_all)}),
+              "");
 }
 
 TEST(OptimizerChecks, DecayIsThatOfEachPhasesHighestRate) {

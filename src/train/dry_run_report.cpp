@@ -129,7 +129,7 @@ std::string held_table(const DryRun& run, const RunConfig& config) {
 std::string optimizer_lines(const RunConfig& config) {
   std::string text;
   for (const std::string& line : describe_optimizers(config)) text += "  " + line + "\n";
-  return text;
+  return text.empty() ? "" : "\noptimizers of the whole model\n" + text;
 }
 
 std::string traffic_table(const DryRun& run) {
@@ -175,6 +175,7 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
     out["coordinates"][axis_name(axis)] = layout.coordinate(run.rank, axis);
   for (const auto& [replication, elements] : run.held) out["held_elements"][replication.name()] = elements;
   out["buckets"] = run.num_buckets;
+  out["optimizers"] = describe_optimizers(config);
   auto& memory = out["memory_bytes"];
   memory["weights"] = run.state.weights;
   memory["master"] = run.state.master;

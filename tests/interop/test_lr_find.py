@@ -129,7 +129,8 @@ def test_a_range_at_fault_is_told_in_one_line_with_its_remedy(run, options, name
 
 
 @pytest.mark.parametrize("options, named", [
-    (["--optimizers", "adamw,nonsense"], "optimizer.name"),
+    (["--optimizers", "adamw,nonsense"], '--optimizers: expected one of adamw, sgd, lamb, sophiag, muon, got "nonsense"'),
+    (["--optimizers", "adamw, muon", "--set", "optimizer.momentum=0.5"], 'got " muon"'),
     (["--optimizers", "adamw,"], "--optimizers adamw,: a name is missing"),
     (["--optimizers", "adamw,lamb,adamw"], "adamw twice"),
     (["--set", "checkpoint.resume=somewhere"], "checkpoint.resume"),
