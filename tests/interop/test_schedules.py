@@ -116,7 +116,7 @@ def test_every_size_is_checked_for_the_ranks_before_anything_starts(athanor, dat
     run = make_run(athanor, tmp_path, data)
     done = athanor.run("config", run.config, "--ranks", 2, check=False)
     assert done.returncode == 2
-    assert "batch of 1: train.global_batch_size (1) is not a multiple of 2 data ranks" in done.stderr
+    assert "batch of 1: train.batch_ramp[0].sequences (1) is not a multiple of 2 data ranks" in done.stderr
     assert "batch of 2" not in done.stderr
 
 
