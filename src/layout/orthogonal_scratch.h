@@ -12,7 +12,7 @@ struct Orthogonalizer {
 };
 
 /// Returns the bytes that ops::orthogonalize takes for a stack of `batch` matrices. On a CPU what the products
-/// themselves need (layout/product_scratch.h) is not counted: it is a few megabytes for each thread.
+/// themselves need (layout/product_scratch.h) is not counted.
 double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogonalizer how);
 
 }  // namespace athanor

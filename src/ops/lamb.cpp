@@ -21,13 +21,13 @@ Tensor as_tensor(const void* numbers, size_t count) {
   return at::from_blob(const_cast<void*>(numbers), {static_cast<int64_t>(count)}, at::kLong);
 }
 
-// Calls visit(run, part, begin, end) for runs [from, to), the last one first: elements [begin, end) of the part.
+// Calls visit(run, part, begin, end) for runs [from, to) in order: elements [begin, end) of the part.
 template <class F>
-void visit_runs_backwards(const MatrixParts& parts, int64_t from, int64_t to, F visit) {
+void visit_runs(const MatrixParts& parts, int64_t from, int64_t to, F visit) {
   const auto& first = parts.first_run();
-  auto index = static_cast<size_t>(std::ranges::upper_bound(first, to - 1) - first.begin()) - 1;
-  for (int64_t run = to - 1; run >= from; --run) {
-    while (run < first[index]) --index;
+  auto index = static_cast<size_t>(std::ranges::upper_bound(first, from) - first.begin()) - 1;
+  for (int64_t run = from; run < to; ++run) {
+    while (run >= first[index + 1]) ++index;
     const MatrixPart& part = parts.parts()[index];
     const int64_t begin = (run - first[index]) * kMatrixRun;
     visit(run, part, begin, std::min(begin + kMatrixRun, part.size));
@@ -47,15 +47,14 @@ UpdateMemory memory_of(const UpdateMemory& all, const MatrixPart& part) {
   return {part_of(all.weight, part.begin), part_of(all.master_low, part.low_begin), part_of(all.grad, part.begin)};
 }
 
-// The first pass on the host. Runs go from the end to the beginning, where the second pass begins: it finds the last
-// of them in the cache.
+// The first pass on the host.
 void find_directions(const kernels::LambStep& rule, const MatrixParts& parts, const UpdateMemory& memory,
                      const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& squares) {
   auto *m = pointer<float>(exp_avg), *v = pointer<float>(exp_avg_sq), *grad = pointer<float>(memory.grad);
   const kernels::Masters masters = masters_here(memory);
   std::vector<kernels::LambSums> sums(static_cast<size_t>(parts.num_runs()));
   for_rows(parts.num_runs(), kMatrixRun, [&](int64_t from, int64_t to) {
-    visit_runs_backwards(parts, from, to, [&](int64_t run, const MatrixPart& part, int64_t begin, int64_t end) {
+    visit_runs(parts, from, to, [&](int64_t run, const MatrixPart& part, int64_t begin, int64_t end) {
       const int64_t state = part.state_begin + begin, flat = part.begin + begin;
       sums[static_cast<size_t>(run)] = kernels::lamb_direction(rule, masters.at(flat, part.low_begin + begin),
                                                                m + state, v + state, grad + flat, end - begin);
@@ -91,36 +90,38 @@ void find_directions_of(const MatrixPart& part, const kernels::LambStep& rule, c
     squares[part.matrix].add_(at::stack({w.to(at::kDouble).square().sum(), u.to(at::kDouble).square().sum()}));
 }
 
-// Returns what of a part lies in [begin, end) of flat memory.
-MatrixPart cut(MatrixPart part, int64_t begin, int64_t end) {
-  const int64_t from = std::max(begin, part.begin), skipped = from - part.begin;
-  part.size = std::min(end, part.begin + part.size) - from;
-  part.begin += skipped, part.low_begin += skipped, part.state_begin += skipped;
-  return part;
-}
-
+// The second pass on the host.
 int64_t apply_here(double factor, const float* ratios, const MatrixParts& parts, int64_t begin, int64_t end,
                    const UpdateMemory& memory) {
   const kernels::Masters masters = masters_here(memory);
   auto* direction = pointer<float>(memory.grad);
   const auto [first, last] = parts.within(begin, end);
-  std::vector<MatrixPart> runs;
-  for (size_t i = first; i < last; ++i) {
-    const MatrixPart part = cut(parts.parts()[i], begin, end);
-    for (int64_t at = 0; at < part.size; at += kMatrixRun)
-      runs.push_back(cut(part, part.begin + at, part.begin + at + kMatrixRun));
-  }
+  const int64_t first_run = parts.first_run()[first], runs = parts.first_run()[last] - first_run;
   std::atomic<int64_t> changed{0};
-  for_rows(std::ssize(runs), kMatrixRun, [&](int64_t from, int64_t to) {
+  for_rows(runs, kMatrixRun, [&](int64_t from, int64_t to) {
     int64_t count = 0;
-    for (int64_t i = from; i < to; ++i) {
-      const MatrixPart& run = runs[static_cast<size_t>(i)];
-      const auto rate = static_cast<float>(factor * double{ratios[run.matrix]});
-      count += kernels::subtract(1, rate, masters.at(run.begin, run.low_begin), direction + run.begin, run.size);
-    }
+    visit_runs(parts, first_run + from, first_run + to, [&](int64_t, const MatrixPart& part, int64_t at, int64_t stop) {
+      at = std::max(at, begin - part.begin), stop = std::min(stop, end - part.begin);
+      if (at >= stop) return;
+      const auto rate = static_cast<float>(factor * double{ratios[part.matrix]});
+      count += kernels::subtract(1, rate, masters.at(part.begin + at, part.low_begin + at), direction + part.begin + at,
+                                 stop - at);
+    });
     changed += count;
   });
   return changed;
+}
+
+// The second pass in torch ops, for what of a part lies in [begin, end) of flat memory.
+void apply_to(MatrixPart part, double factor, const Tensor& ratios, int64_t begin, int64_t end, const UpdateMemory& all,
+              const OnDevice& there) {
+  const int64_t from = std::max(begin, part.begin), skipped = from - part.begin;
+  part.size = std::min(end, part.begin + part.size) - from;
+  part.begin += skipped, part.low_begin += skipped;
+  const UpdateMemory memory = memory_of(all, part);
+  const Tensor before = join_masters(memory), rate = ratios.narrow(0, part.matrix, 1).to(at::kDouble) * factor;
+  store_masters(memory, before, before - memory.grad * rate.to(at::kFloat), there);
+  set_where(there.applies(), memory.grad, at::zeros_like(memory.grad));
 }
 
 }  // namespace
@@ -167,13 +168,7 @@ int64_t apply_lamb(double factor, const Tensor& ratios, const MatrixParts& parts
                               data<float>(memory.grad), data<int64_t>(there.changed), data<float>(there.grad_scale));
     return 0;
   }
-  for (size_t i = first; i < last; ++i) {
-    const MatrixPart part = cut(parts.parts()[i], begin, end);
-    const UpdateMemory own = memory_of(memory, part);
-    const Tensor before = join_masters(own), rate = (ratios.narrow(0, part.matrix, 1).to(at::kDouble) * factor);
-    store_masters(own, before, before - own.grad * rate.to(at::kFloat), there);
-    set_where(there.applies(), own.grad, at::zeros_like(own.grad));
-  }
+  for (size_t i = first; i < last; ++i) apply_to(parts.parts()[i], factor, ratios, begin, end, memory, there);
   return 0;
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <ranges>
 
 namespace athanor {
 
@@ -17,7 +16,7 @@ void Lamb::begin(const Update& given) {
   kernels::LambStep step{};
   step.eps = static_cast<float>(eps_), step.beta1 = beta1_, step.beta2 = beta2_;
   step.grad_scale = static_cast<float>(given.grad_scale);
-  for (const Rule& rule : std::views::reverse(rules_)) {
+  for (const Rule& rule : rules_) {
     const auto updates = static_cast<double>(given.step - rule.settings.since);
     step.weight_decay = static_cast<float>(rule.settings.weight_decay);
     step.bias_correction1 = static_cast<float>(1 - std::pow(beta1_, updates));
