@@ -5,7 +5,7 @@ option(ATHANOR_XCCL "Use XCCL where libtorch brings it" ON)
 set(devices ${CMAKE_SOURCE_DIR}/src/comm/device)
 
 set(nccl ${devices}/nccl_absent.cpp)
-if(ATHANOR_NCCL AND EXISTS ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so)
+if(ATHANOR_NCCL AND ATHANOR_LIBTORCH_CUDA)
   file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/nccl/include ${ATHANOR_LIBTORCH}/../nvidia/*/include)
   find_path(ATHANOR_NCCL_INCLUDE nccl.h HINTS ${wheels} ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
   if(ATHANOR_NCCL_INCLUDE)

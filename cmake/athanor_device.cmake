@@ -1,22 +1,12 @@
 # Chooses the files of ops/device/: how this libtorch gives the current CUDA stream, and a build in which the ops' own tests
 # run the device forms.
 
-if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
-  get_filename_component(nvcc_folder "${ATHANOR_NVCC}" DIRECTORY)
-  file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/include)
-  find_path(ATHANOR_CUDA_INCLUDE cuda_runtime_api.h
-    HINTS ${CMAKE_CUDA_TOOLKIT_INCLUDE_DIRECTORIES} ${nvcc_folder}/../include ENV CUDA_HOME ENV CUDA_PATH
-    PATHS /usr/local/cuda ${wheels} PATH_SUFFIXES include)
-  if(NOT ATHANOR_CUDA_INCLUDE)
-    message(FATAL_ERROR "This libtorch has CUDA, but cuda_runtime_api.h was not found: set CUDA_HOME or -DATHANOR_CUDA_INCLUDE=FOLDER")
-  endif()
+if(ATHANOR_LIBTORCH_CUDA)
   target_sources(athanor_ops PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_with_cuda.cpp)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_with_cuda.cpp PROPERTIES
     INCLUDE_DIRECTORIES ${ATHANOR_CUDA_INCLUDE})
-  message(STATUS "CUDA: ops on CUDA tensors, with libtorch's stream")
 else()
   target_sources(athanor_ops PRIVATE ${CMAKE_SOURCE_DIR}/src/ops/device/choices/libtorch_without_cuda.cpp)
-  message(STATUS "CUDA: this libtorch has none (no libc10_cuda.so); ops run on CPU tensors only")
 endif()
 
 if(ATHANOR_TESTS)

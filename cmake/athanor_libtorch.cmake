@@ -29,35 +29,19 @@ if("${major}.${minor}" VERSION_LESS 2.11)
   message(FATAL_ERROR "libtorch ${major}.${minor} in ${ATHANOR_LIBTORCH} is too old: 2.11 or newer is needed")
 endif()
 
-# The CUDA that it was built for: a wheel states it in one file, an unpacked libtorch in another.
-set(ATHANOR_LIBTORCH_CUDA "")
-if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
-  set(ATHANOR_LIBTORCH_CUDA "unknown version")
-  set(version_text "")
-  foreach(file version.py build-version)
-    if(EXISTS ${ATHANOR_LIBTORCH}/${file})
-      file(READ ${ATHANOR_LIBTORCH}/${file} version_text)
-      break()
-    endif()
-  endforeach()
-  if(version_text MATCHES "cuda[^\n]*= '([0-9.]+)'")
-    set(ATHANOR_LIBTORCH_CUDA ${CMAKE_MATCH_1})
-  elseif(version_text MATCHES "\\+cu([0-9]+)([0-9])")
-    set(ATHANOR_LIBTORCH_CUDA ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})  # cu130 is 13.0
-  endif()
-endif()
 message(STATUS "libtorch ${major}.${minor} in ${ATHANOR_LIBTORCH}")
+include(athanor_libtorch_cuda)
 
 add_library(athanor_torch INTERFACE)
 target_compile_options(athanor_torch INTERFACE
   "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include" "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include/torch/csrc/api/include")
 target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
-# The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
+# Not libtorch.so, which also needs what is linked below for CUDA. The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
 # loader takes the first.
 target_link_libraries(athanor_torch INTERFACE
-  -Wl,--no-as-needed -lstdc++ ${ATHANOR_LIBTORCH}/lib/libtorch.so ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
+  -Wl,--no-as-needed -lstdc++ ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
-if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+if(ATHANOR_LIBTORCH_CUDA)
   # No target names libtorch_cuda.so: it registers its kernels when it is loaded.
   target_link_libraries(athanor_torch INTERFACE -Wl,--no-as-needed ${ATHANOR_LIBTORCH}/lib/libtorch_cuda.so
     ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so -Wl,--as-needed)

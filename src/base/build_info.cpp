@@ -4,7 +4,7 @@ namespace athanor {
 
 // Weak: libathanor has another definition, which CMake writes (cmake/build_info.cpp.in).
 __attribute__((weak)) const BuildInfo& build_info() {
-  static const BuildInfo unknown{"unknown", "unknown", "unknown", "", "", "", "", ""};
+  static const BuildInfo unknown{"unknown", "unknown", "unknown", "", "", "", "", "", ""};
   return unknown;
 }
 

@@ -12,6 +12,7 @@ struct BuildInfo {
   std::string libtorch;  ///< version of the libtorch that the core was built with; empty: built without the core
   std::string libtorch_folder;  ///< the folder of that libtorch
   std::string libtorch_cuda;    ///< "13.0": the CUDA that it was built for; "unknown version"; empty: none
+  std::string why_no_cuda;      ///< why libtorch_cuda is empty, with the remedy: "libtorch has no CUDA"; else empty
   std::string nvcc;             ///< "13.0.88 for 80-real 90-real 90-virtual": compiled the kernels; empty: nothing did
   std::string mpi;              ///< "Open MPI 4.1.4, MPICH 4.0.2": the MPIs that plugins were built for; may be empty
 };

@@ -21,7 +21,7 @@ std::string libtorch_text(const BuildInfo& build) {
 std::string cuda_text(const BuildInfo& build) {
   if (build.libtorch.empty()) return "none";
   return (build.nvcc.empty() ? "no kernels (no nvcc at build time)" : "kernels by nvcc " + build.nvcc) +
-         (build.libtorch_cuda.empty() ? "; libtorch has no CUDA" : "; libtorch for CUDA " + build.libtorch_cuda);
+         (build.libtorch_cuda.empty() ? "; " + build.why_no_cuda : "; libtorch for CUDA " + build.libtorch_cuda);
 }
 
 std::string parquet_text() {

@@ -30,6 +30,7 @@ bool states(const CudaState& state, std::string_view words) { return state.why_n
 bool has_old_driver(const CudaState& state) { return driver_version(state.why_none) > 0; }
 
 std::string describe_missing_cuda(const CudaState& state) {
+  if (!state.is_built && !state.why_not_built.empty()) return "this is a build for CPUs: " + state.why_not_built;
   if (!state.is_built)
     return "the libtorch of this build has no CUDA; build Athanor with one that has (docs/gpu.md, \"Build\")";
   const std::string& said = state.why_none;
@@ -45,7 +46,7 @@ std::string describe_missing_cuda(const CudaState& state) {
 }
 
 std::string describe_briefly(const CudaState& state) {
-  if (!state.is_built) return "libtorch has no CUDA";
+  if (!state.is_built) return state.why_not_built.empty() ? "libtorch has no CUDA" : "a build for CPUs";
   if (state.why_none.empty()) return "";
   if (has_old_driver(state)) return "the NVIDIA driver is too old";
   if (states(state, kNoDriver)) return "no NVIDIA driver";

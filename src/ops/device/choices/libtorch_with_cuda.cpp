@@ -1,4 +1,4 @@
-// cmake/athanor_device.cmake chooses this file if libtorch has CUDA.
+// cmake/athanor_device.cmake chooses this file if the build uses libtorch's CUDA.
 
 #include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
@@ -64,7 +64,7 @@ std::function<void()> record_on_cuda(at::Device device, const std::function<void
 }
 
 CudaState find_cuda() {
-  CudaState state{true, at::detail::getCUDAHooks().versionCUDART(), ""};
+  CudaState state{true, at::detail::getCUDAHooks().versionCUDART(), "", ""};
   try {
     c10::cuda::device_count_ensure_non_zero();
   } catch (const c10::Error& error) {

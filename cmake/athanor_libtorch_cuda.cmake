@@ -1,0 +1,104 @@
+# Whether the build uses the CUDA part of libtorch. ATHANOR_LIBTORCH_CUDA is its version ("13.0", or "unknown version"), or empty:
+# then the build is for CPUs, and ATHANOR_WHY_NO_CUDA says in one line why, and which command would change it.
+#
+# This is found by trying, since files tell little: PyPI's wheel of libtorch has CUDA, but its headers include some of packages
+# that may not be there, and so does what it links.
+
+set(ATHANOR_LIBTORCH_CUDA "")
+set(ATHANOR_WHY_NO_CUDA "")
+
+# The CUDA that libtorch was built for: a wheel states it in one file, an unpacked libtorch in another.
+function(athanor_read_cuda_version result)
+  set(text "")
+  foreach(file version.py build-version)
+    if(EXISTS ${ATHANOR_LIBTORCH}/${file})
+      file(READ ${ATHANOR_LIBTORCH}/${file} text)
+      break()
+    endif()
+  endforeach()
+  set(version "unknown version")
+  if(text MATCHES "cuda[^\n]*= '([0-9.]+)'")
+    set(version ${CMAKE_MATCH_1})
+  elseif(text MATCHES "\\+cu([0-9]+)([0-9])")
+    set(version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})  # cu130 is 13.0
+  endif()
+  set(${result} ${version} PARENT_SCOPE)
+endfunction()
+
+# A program with CUDA's headers and those of libtorch that need them. It has to start, too: a linker may not miss the libraries that
+# libtorch's own need. It asks for no device. `why` is empty, or the first line that tells what is missing.
+function(athanor_try_libtorch_cuda why)
+  set(${why} "" PARENT_SCOPE)
+  set(tried "${ATHANOR_LIBTORCH};${ATHANOR_CUDA_INCLUDE}")
+  if("${ATHANOR_LIBTORCH_CUDA_TRIED}" STREQUAL "${tried}")
+    return()
+  endif()
+  set(program ${CMAKE_BINARY_DIR}/athanor_try_cuda.cpp)
+  file(WRITE ${program} "#include <cuda_runtime.h>\n#include <ATen/cuda/CUDAGraph.h>\n#include <c10/cuda/CUDAStream.h>\n"
+    "int main(int count, char**) { return count > 9 && c10::cuda::getCurrentCUDAStream(0).stream() != nullptr; }\n")
+  set(libraries libtorch_cuda.so libc10_cuda.so libtorch_cpu.so libc10.so)
+  list(TRANSFORM libraries PREPEND ${ATHANOR_LIBTORCH}/lib/)
+  try_run(ended compiled ${CMAKE_BINARY_DIR}/athanor_try_cuda ${program}
+    CMAKE_FLAGS -DCMAKE_CXX_STANDARD=20 -DCMAKE_CXX_FLAGS=-w
+    COMPILE_DEFINITIONS -idirafter ${ATHANOR_CUDA_INCLUDE} -idirafter ${ATHANOR_LIBTORCH}/include
+    LINK_LIBRARIES -Wl,--no-as-needed ${libraries}
+    COMPILE_OUTPUT_VARIABLE compiler_said RUN_OUTPUT_VARIABLE program_said)
+  if(compiled AND ended EQUAL 0)
+    set(ATHANOR_LIBTORCH_CUDA_TRIED "${tried}" CACHE INTERNAL "this libtorch's CUDA compiles with these headers")
+    return()
+  endif()
+  set(said "")
+  foreach(pattern "fatal error: [^\n]*" "error: [^\n]*" "lib[^\n]*(not found|cannot open)[^\n]*" "undefined reference[^\n]*")
+    if("${compiler_said}\n${program_said}" MATCHES "${pattern}")
+      set(said ${CMAKE_MATCH_0})
+      break()
+    endif()
+  endforeach()
+  if(NOT said)
+    set(said "a program with it ends with ${ended}")
+  endif()
+  string(REPLACE "fatal error: " "" said "${said}")
+  set(${why} "${said}" PARENT_SCOPE)
+endfunction()
+
+function(athanor_choose_libtorch_cuda)
+  if(NOT EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so)
+    set(ATHANOR_WHY_NO_CUDA "libtorch has no CUDA" PARENT_SCOPE)
+    return()
+  endif()
+  athanor_read_cuda_version(version)
+  set(remedy "give CUDA_HOME, a toolkit of CUDA ${version}")
+  file(REAL_PATH ${CMAKE_SOURCE_DIR}/.venv environment)
+  file(REAL_PATH ${ATHANOR_LIBTORCH} libtorch)
+  if(libtorch MATCHES "^${environment}/")
+    set(remedy "scripts/setup --cuda, then make build")
+  endif()
+  if(EXISTS ${ATHANOR_LIBTORCH}/lib/libathanor_no_cuda.so)  # scripts/setup makes it
+    set(why "set-up left out the libraries of CUDA, as this machine had no NVIDIA driver")
+  else()
+    find_program(ATHANOR_NVCC_PROGRAM nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    get_filename_component(nvcc_folder "${ATHANOR_NVCC_PROGRAM}" DIRECTORY)
+    file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/include)
+    find_path(ATHANOR_CUDA_INCLUDE cuda_runtime_api.h HINTS ${nvcc_folder}/../include ENV CUDA_HOME ENV CUDA_PATH
+      PATHS /usr/local/cuda ${wheels} PATH_SUFFIXES include)
+    set(why "cuda_runtime_api.h was not found")
+    if(ATHANOR_CUDA_INCLUDE)
+      athanor_try_libtorch_cuda(why)
+      if(why)
+        set(why "a program with libtorch's CUDA does not compile and run here: ${why}")
+      endif()
+    endif()
+  endif()
+  if(why)
+    set(ATHANOR_WHY_NO_CUDA "${why} (${remedy})" PARENT_SCOPE)
+  else()
+    set(ATHANOR_LIBTORCH_CUDA ${version} PARENT_SCOPE)
+  endif()
+endfunction()
+
+athanor_choose_libtorch_cuda()
+if(ATHANOR_LIBTORCH_CUDA)
+  message(STATUS "CUDA: libtorch for CUDA ${ATHANOR_LIBTORCH_CUDA}, with the headers of ${ATHANOR_CUDA_INCLUDE}")
+else()
+  message(STATUS "CUDA: a build for CPUs: ${ATHANOR_WHY_NO_CUDA}")
+endif()
