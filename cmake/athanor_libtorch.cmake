@@ -36,6 +36,10 @@ add_library(athanor_torch INTERFACE)
 target_compile_options(athanor_torch INTERFACE
   "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include" "SHELL:-idirafter ${ATHANOR_LIBTORCH}/include/torch/csrc/api/include")
 target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
+  # It warns of a vector<bool> in libtorch's autograd functions, whose code is in ours after inlining.
+  target_compile_options(athanor_torch INTERFACE -Wno-array-bounds)
+endif()
 # Not libtorch.so, which also needs what is linked below for CUDA. The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
 # loader takes the first.
 target_link_libraries(athanor_torch INTERFACE

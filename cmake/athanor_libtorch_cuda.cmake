@@ -1,5 +1,5 @@
 # Whether the build uses the CUDA part of libtorch. ATHANOR_LIBTORCH_CUDA is its version ("13.0", or "unknown version"), or empty:
-# then the build is for CPUs, and ATHANOR_WHY_NO_CUDA says in one line why, and which command would change it.
+# then the build is for CPUs, and ATHANOR_WHY_NO_CUDA is one line with the reason and the command that would change it.
 #
 # This is found by trying, since files tell little: PyPI's wheel of libtorch has CUDA, but its headers include some of packages
 # that may not be there, and so does what it links.

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <mutex>
+#include <stop_token>
 #include <string>
 #include <thread>
 #include <vector>

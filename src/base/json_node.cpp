@@ -24,6 +24,9 @@ std::string json_error_reason(std::string_view message) {
 }
 
 nlohmann::json parse_json(std::string_view text, const std::string& file) {
+  // Versions of the library tell of an empty text in different words.
+  ATHANOR_CHECK_DATA(text.find_first_not_of(" \t\r\n") != text.npos, "{}: an empty file; fetch or write the file again",
+                     file);
   try {
     return nlohmann::json::parse(text.begin(), text.end());
   } catch (const nlohmann::json::parse_error& error) {

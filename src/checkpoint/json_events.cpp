@@ -1,5 +1,6 @@
 #include "checkpoint/json_events.h"
 
+#include <iterator>
 #include <utility>
 
 #include "base/error.h"

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdio>
 
 #include "base/error.h"
 #include "base/folder_lock.h"

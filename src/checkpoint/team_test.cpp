@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <filesystem>
 #include <numeric>
+#include <system_error>
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"

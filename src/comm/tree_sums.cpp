@@ -5,6 +5,8 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
+#include <exception>
+
 #include "comm/backend_decorator.h"
 #include "wire/index_tree.h"
 #include "wire/tree_sum.h"

@@ -3,6 +3,7 @@
 // folder, or of a configuration that a program made.
 
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "config/fields.h"

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <sstream>
+#include <type_traits>
 
 #define TOML_EXCEPTIONS 1
 #include <toml++/toml.h>

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dataset/block_checksums.h"
 
 #include "base/error.h"

@@ -1,5 +1,6 @@
 #include "dataset/mixture.h"
 
+#include <algorithm>
 #include <set>
 
 #include "base/error.h"

@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "dataset/npy.h"
 
 #include "base/error.h"

@@ -3,7 +3,9 @@
 #include <sys/resource.h>
 
 #include <filesystem>
+#include <map>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "documents/documents.h"
 
 #include "base/error.h"

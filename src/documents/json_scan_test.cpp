@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "documents/json_scan.h"
 
 #include <gtest/gtest.h>

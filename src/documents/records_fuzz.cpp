@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+
 #include "base/error.h"
 #include "base/log.h"
 #include "documents/documents.h"

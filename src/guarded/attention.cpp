@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "base/error.h"
 #include "guarded/attention_scratch.h"

@@ -2,6 +2,8 @@
 
 #include <ATen/ops/empty.h>
 
+#include <vector>
+
 namespace athanor::guarded {
 namespace {
 

@@ -12,6 +12,8 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
+#include <optional>
 #include <string_view>
 
 #include "base/error.h"

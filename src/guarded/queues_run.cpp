@@ -1,5 +1,6 @@
 // Which work of the streams runs, and when.
 
+#include <algorithm>
 #include <atomic>
 #include <thread>
 #include <utility>

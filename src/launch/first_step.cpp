@@ -5,6 +5,7 @@
 #include <fstream>
 #include <mutex>
 #include <nlohmann/json.hpp>
+#include <stop_token>
 #include <utility>
 
 namespace athanor::launch {

@@ -1,6 +1,8 @@
 #include "model/sample.h"
 
+#include <cmath>
 #include <numeric>
+#include <vector>
 
 namespace athanor {
 

@@ -3,7 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <random>
+#include <utility>
+#include <vector>
 
 #include "kernels/cuda/balance.h"
 #include "moe/swipe.h"

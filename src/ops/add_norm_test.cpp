@@ -1,5 +1,7 @@
 // Compares the residual add and its norm in one pass with the two separate ops.
 
+#include <functional>
+
 #include "ops/norm.h"
 #include "ops/testing/op_testing.h"
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <cmath>
 #include <limits>
 
 #include "ops/attention_spans.h"

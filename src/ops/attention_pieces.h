@@ -2,6 +2,7 @@
 // Attention on tiles, cut into pieces of work: the runs of tokens whose keys are packed, and loops over pieces.
 
 #include <cmath>
+#include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"

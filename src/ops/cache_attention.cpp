@@ -1,6 +1,7 @@
 #include "ops/cache_attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "kernels/cache_attention.h"
 #include "ops/device.h"

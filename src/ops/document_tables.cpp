@@ -1,6 +1,8 @@
 #include "ops/document_tables.h"
 
 #include <algorithm>
+#include <cstring>
+#include <limits>
 #include <numeric>
 
 #include "ops/transfer.h"

@@ -1,6 +1,7 @@
 #pragma once
 // A loop over pieces whose costs differ: a thread that has finished one takes the next.
 
+#include <algorithm>
 #include <atomic>
 
 #include "ops/tensor.h"

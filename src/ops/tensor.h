@@ -4,6 +4,9 @@
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
 
+#include <algorithm>
+#include <type_traits>
+
 #include "base/error.h"
 #include "kernels/element.h"
 

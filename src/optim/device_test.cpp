@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <tuple>
+
 #include "guarded/device.h"
 #include "kernels/error_bound.h"
 #include "ops/adamw.h"

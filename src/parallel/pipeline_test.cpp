@@ -5,6 +5,7 @@
 #include <mutex>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include "base/error.h"
 #include "comm/thread_ranks.h"

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <map>
+#include <tuple>
 
 #include "base/files.h"
 #include "comm/thread_ranks.h"

@@ -5,6 +5,7 @@
 #include <torch/custom_class.h>
 
 #include <algorithm>
+#include <memory>
 
 namespace athanor {
 namespace {

@@ -1,3 +1,5 @@
+#include <memory>
+
 #include "parallel/recompute.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,5 @@
+#include <numeric>
+
 #include "parallel/trace.h"
 
 #include <gtest/gtest.h>

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <vector>
+
 #include "prepare/journal.h"
 
 #include <nlohmann/json.hpp>

@@ -2,6 +2,7 @@
 // Elements of a page. Every text that comes from a run is escaped here.
 
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace athanor {

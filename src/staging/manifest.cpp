@@ -1,5 +1,6 @@
 #include "staging/manifest.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/error.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
+
 #include "base/text.h"
 #include "tasks/template_expressions.h"
 #include "tasks/template_nodes.h"

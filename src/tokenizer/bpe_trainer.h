@@ -5,6 +5,7 @@
 // other. Sources: Sennrich et al., ACL 2016; the words and bytes are GPT-2's.
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <string_view>
 #include <unordered_map>

@@ -13,7 +13,7 @@ namespace {
 
 void append_steps(const JsonNode& node, int depth, std::vector<DecodeStepMaker>& steps, bool& only_bytes) {
   if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
-  const auto& type = node.at("type").as_string();
+  const std::string type = node.at("type").as_string();
   if (type == "Sequence") {
     for (const auto& part : node.at("decoders").elements()) append_steps(part, depth + 1, steps, only_bytes);
     return;

@@ -10,7 +10,7 @@ namespace {
 
 void append_steps(const JsonNode& node, int depth, std::vector<std::shared_ptr<const NormalizerStep>>& steps) {
   if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
-  const auto& type = node.at("type").as_string();
+  const std::string type = node.at("type").as_string();
   if (type == "Sequence") {
     for (const auto& part : node.at("normalizers").elements()) append_steps(part, depth + 1, steps);
     return;

@@ -42,7 +42,7 @@ SequenceTemplate parse_template(const JsonNode& node) {
 // Puts the tokens that `node` specifies around those that `inner` already has.
 void wrap(const JsonNode& node, int depth, SequenceTemplate& inner) {
   if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
-  const auto& type = node.at("type").as_string();
+  const std::string type = node.at("type").as_string();
   SequenceTemplate outer;
   if (type == "Sequence") {
     for (const auto& part : node.at("processors").elements()) wrap(part, depth + 1, inner);

@@ -60,7 +60,7 @@ class StepParser {
 
   void parse(const JsonNode& node, int depth = 0) {
     if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
-    const auto& type = node.at("type").as_string();
+    const std::string type = node.at("type").as_string();
     if (type == "Sequence") {
       for (const auto& part : node.at("pretokenizers").elements()) parse(part, depth + 1);
       return;

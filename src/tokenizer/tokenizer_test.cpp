@@ -2,9 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <fstream>
 #include <thread>
+#include <type_traits>
 
 #include "base/error.h"
 #include "base/hash.h"

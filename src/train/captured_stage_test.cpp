@@ -1,5 +1,7 @@
 // Steps that are launched as recorded graphs, on the device that the host plays.
 
+#include <tuple>
+
 #include "train/captured_stage.h"
 
 #include <gtest/gtest.h>

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/testing/folder_test.h"
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"

@@ -1,3 +1,5 @@
+#include <thread>
+
 #include "train/device_watch.h"
 
 #include <gtest/gtest.h>

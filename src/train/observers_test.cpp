@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <tuple>
 
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"

@@ -1,7 +1,9 @@
 #include "train/run_history.h"
 
+#include <algorithm>
 #include <chrono>
 #include <sstream>
+#include <type_traits>
 
 #include "base/files.h"
 #include "base/log.h"

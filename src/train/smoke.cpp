@@ -1,11 +1,14 @@
 #include "train/smoke.h"
 
+#include <fmt/ranges.h>
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <bit>
 #include <functional>
 #include <map>
+#include <ranges>
+#include <set>
 
 #include "arch/inventory.h"
 #include "base/files.h"
@@ -213,6 +216,20 @@ std::vector<SmokeRun> run_smoke(at::Device device, SmokeTracer* tracer) {
   return runs;
 }
 
+namespace {
+
+// Nothing if every product is made on the widest tiles of a CPU with bf16 instructions, else the paths:
+// "-library", "-library+avx512".
+std::string text_of_other_paths() {
+  const ops::MatmulPaths& paths = ops::matmul_paths();
+  if (paths == ops::all_on(kernels::MatmulPath::kAvx512Bf16)) return "";
+  std::set<kernels::MatmulPath> used;
+  for (const auto& type : {paths.fp32, paths.bf16}) used.insert({type.dense, type.grouped, type.attention});
+  return "-" + fmt::format("{}", fmt::join(used | std::views::transform(kernels::name_of), "+"));
+}
+
+}  // namespace
+
 std::string machine_kind() {
   if (on_widening_path())
     return fmt::format("x86_64-v3-widening-libtorch{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
@@ -233,8 +250,8 @@ std::string machine_kind() {
 #else
   const char* arch = "other";
 #endif
-  return fmt::format("{}-{}-{}-libtorch{}.{}.{}", arch, vendor, isa, TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
-                     TORCH_VERSION_PATCH);
+  return fmt::format("{}-{}-{}{}-libtorch{}.{}.{}", arch, vendor, isa, text_of_other_paths(), TORCH_VERSION_MAJOR,
+                     TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
 }
 
 }  // namespace athanor

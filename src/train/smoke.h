@@ -36,9 +36,11 @@ bool on_widening_path();
 ///                asked for; nothing is checked then.
 std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);
 
-/// Returns the name of the kind of machine. The bits of the results depend on the path of matrix products and on the
+/// Returns the name of the kind of machine. The bits of the results depend on the paths of matrix products and on the
 /// library. The paths that widen have one file for all machines with AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0";
-/// otherwise each kind has its own file: "x86_64-amd-avx512_bf16-libtorch2.13.0".
+/// otherwise each kind has its own files, one for the tiles with bf16 instructions,
+/// "x86_64-amd-avx512_bf16-libtorch2.13.0", and one for every other choice of paths, which its name has:
+/// "x86_64-amd-avx512_bf16-library-libtorch2.13.0".
 std::string machine_kind();
 
 /// Returns the text of a golden file, which holds each number as its bits and, for people, in decimal form.

@@ -11,6 +11,7 @@
 #include <random>
 #include <sstream>
 #include <thread>
+#include <tuple>
 
 #include "base/error.h"
 #include "wire/tcp_frames.h"

@@ -50,6 +50,12 @@ def with_planted(tmp_path, source):
     return f'LD_PRELOAD={library} exec ATHANOR "$@"\n'
 
 
+def test_what_the_library_multiplies_is_compared_with_no_golden_file_of_the_tiles_and_this_is_said(smoke):
+    done = smoke()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert re.search(r"no golden file for this kind of machine \([\w-]+-library-libtorch[\d.]+\): only the built-in checks were made", done.stdout)
+
+
 def test_a_build_equals_itself_given_as_a_program_or_as_its_folder(smoke, athanor):
     done = smoke("--against", athanor.path.parent)
     assert done.returncode == 0, done.stdout + done.stderr

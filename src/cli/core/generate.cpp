@@ -1,6 +1,7 @@
 #include "eval/generation.h"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "base/launched.h"
 #include "base/text.h"

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <ostream>
 
 #include "base/files.h"
 #include "base/log.h"

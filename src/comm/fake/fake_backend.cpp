@@ -1,5 +1,6 @@
 #include "comm/fake/fake_backend.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "comm/backend_decorator.h"

@@ -7,6 +7,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include <algorithm>
+#include <memory>
+
 #include "base/error.h"
 #include "documents/document_error.h"
 #include "documents/parquet/table_reader.h"

@@ -11,6 +11,8 @@
 #include <parquet/metadata.h>
 #include <parquet/schema.h>
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"

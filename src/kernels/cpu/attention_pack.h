@@ -3,6 +3,7 @@
 // (gemm_tile.h) for a left factor.
 
 #include <algorithm>
+#include <type_traits>
 
 #include "kernels/attention.h"
 

@@ -1,5 +1,6 @@
 #include "kernels/cuda/dispatch.h"
 
+#include <algorithm>
 #include <numeric>
 
 #include "kernels/cuda/routing.h"

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "kernels/cuda/rope.h"
 #include "kernels/cuda/swiglu.h"
 #include "kernels/cuda/testing/device.h"

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "kernels/cuda/layer_norm.h"
 
 #include <gtest/gtest.h>

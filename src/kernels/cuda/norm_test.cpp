@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <array>
+
 #include "kernels/cuda/norm.h"
 
 #include <gtest/gtest.h>

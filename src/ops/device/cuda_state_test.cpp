@@ -14,7 +14,8 @@ using device::CudaState, device::describe_briefly, device::describe_missing_cuda
 TEST(CudaState, AnOldDriverIsNamedWithBothVersions) {
   const CudaState old{true, 13000,
                       "The NVIDIA driver on your system is too old (found version 12040). Please update your GPU "
-                      "driver by downloading and installing a new version from the URL: …\nmore", ""};
+                      "driver by downloading and installing a new version from the URL: …\nmore",
+                      ""};
   EXPECT_EQ(describe_missing_cuda(old),
             "the NVIDIA driver of this machine knows CUDA 12.4, and the libtorch of this build needs 13.0; install a "
             "newer driver, or build with a libtorch for CUDA 12.4 (docs/gpu.md)");
@@ -45,7 +46,7 @@ TEST(CudaState, InAFewWordsEveryReasonDiffersFromTheOthers) {
 }
 
 TEST(CudaState, ABuildForCpusSaysWhyAndWhichCommandChangesIt) {
-  const CudaState state{.why_not_built = "set-up left out the libraries of CUDA (scripts/setup --cuda)"};
+  const CudaState state{false, 0, "", "set-up left out the libraries of CUDA (scripts/setup --cuda)"};
   EXPECT_EQ(describe_missing_cuda(state),
             "this is a build for CPUs: set-up left out the libraries of CUDA (scripts/setup --cuda)");
   EXPECT_EQ(describe_briefly(state), "a build for CPUs");

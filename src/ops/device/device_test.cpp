@@ -2,6 +2,8 @@
 // tests (guarded/), with our kernels and with the portable forms that replace missing ones. ops_device_test shows that
 // every device form is right on CPU tensors.
 
+#include <tuple>
+
 #include "ops/device.h"
 
 #include <ATen/Context.h>

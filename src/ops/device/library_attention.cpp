@@ -9,6 +9,7 @@
 
 #include <map>
 #include <mutex>
+#include <optional>
 #include <tuple>
 
 namespace athanor::ops::device {

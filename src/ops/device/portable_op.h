@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <functional>
+#include <vector>
 
 #include "ops/tensor.h"
 

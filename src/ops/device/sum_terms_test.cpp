@@ -1,5 +1,7 @@
 // Sums of terms along the tree: the kernel, the form without it, and the definition.
 
+#include <tuple>
+
 #include "ops/device/sum_terms.h"
 
 #include <gtest/gtest.h>

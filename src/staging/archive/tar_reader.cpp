@@ -5,6 +5,7 @@
 #include <locale.h>
 
 #include <algorithm>
+#include <exception>
 #include <stdexcept>
 #include <utility>
 

@@ -3,6 +3,7 @@
 // latency, and a transfer takes the time that they give. Nothing waits, and two runs are equal.
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
 #include <functional>
@@ -11,6 +12,7 @@
 #include <queue>
 #include <random>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstdio>
 
 #include "train/verify/measured.h"
 #include "train/verify/report.h"

@@ -9,6 +9,9 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <exception>
+#include <memory>
+
 #include "ops/device/cuda_state.h"
 #include "ops/device/on_stream.h"
 #include "ops/graph.h"

@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <type_traits>
+
 #include "base/random.h"
 #include "train/verify/portable/portable_balance.h"
 
