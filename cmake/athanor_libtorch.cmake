@@ -38,7 +38,7 @@ target_compile_options(athanor_torch INTERFACE
 target_compile_definitions(athanor_torch INTERFACE USE_DISTRIBUTED)
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_GREATER_EQUAL 13)
   # It warns of a vector<bool> in libtorch's autograd functions, whose code is in ours after inlining.
-  target_compile_options(athanor_torch INTERFACE -Wno-array-bounds)
+  target_compile_options(athanor_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
 # Not libtorch.so, which also needs what is linked below for CUDA. The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
 # loader takes the first.
@@ -57,7 +57,11 @@ endif()
 if(NOT ATHANOR_SANITIZE MATCHES thread)
   target_compile_options(athanor_torch INTERFACE -fopenmp)
   file(GLOB openmp ${ATHANOR_LIBTORCH}/lib/libgomp*.so*)
-  if(openmp)
+  if(CMAKE_CXX_COMPILER_ID MATCHES "Clang")
+    # What clang compiles calls its own OpenMP library. That has the functions of GCC's, too, and comes before libtorch's copy, so that
+    # libtorch uses it as well.
+    set(openmp -fopenmp)
+  elseif(openmp)
     list(GET openmp 0 openmp)
   else()
     set(openmp -fopenmp)

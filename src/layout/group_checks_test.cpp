@@ -57,7 +57,7 @@ TEST(ParameterGroups, AGroupChangesWhatItNamesAndKeepsTheRest) {
   EXPECT_EQ(faults_of(c), "");
   const auto plan = plan_optimizers(c.optimizer);
   const auto of = [&](const char* name, Role role) {
-    const ParameterGroup& group = group_of(plan.groups, name, role);
+    const ParameterGroup group = group_of(plan.groups, name, role);
     return fmt::format("{} {:g} {:g}", group.optimizer, group.lr_scale, group.weight_decay);
   };
   EXPECT_EQ(of("model.norm.weight", Role::kNorm), "adamw 0.1 0");
