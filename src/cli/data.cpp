@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
+#include "cli/whole_number.h"
 #include "dataset/dataset.h"
 #include "dataset/manifest.h"
 #include "dataset/verify.h"
@@ -226,7 +227,9 @@ void add_show(CLI::App& parent) {
   auto* command = parent.add_subcommand("show", "Print one instance as text, with the ends of its documents");
   command->add_option("DIR", arguments->folder, "A folder that `athanor prepare` wrote")->required();
   command->add_option("--split", arguments->split, "train or validation")->capture_default_str();
-  command->add_option("--row", arguments->row, "Which instance, from 0")->capture_default_str();
+  command->add_option("--row", arguments->row, "Which instance, from 0")
+      ->check(fits_in_64_bits())
+      ->capture_default_str();
   command->add_flag("--ids", arguments->ids, "Token ids instead of text");
   command->add_flag("--json", arguments->json, "One JSON object with ids and texts");
   command->callback([arguments] { show(*arguments); });

@@ -76,7 +76,7 @@ void add_prepare_command(CLI::App& app) {
   const auto options = std::make_shared<PrepareOptions>();
   auto* command = app.add_subcommand("prepare", "Turn documents into shuffled training instances");
   command->add_option("--tokenizer", options->tokenizer, kTokenizerHelp);
-  command->add_option("--seq-len", options->seq_len, "Tokens of an instance");
+  command->add_option("--seq-len", options->seq_len, "Tokens of an instance")->check(fits_in_64_bits());
   command->add_option("--seed", options->seed, "Seed of the permutation of the instances")
       ->transform(without_sign())
       ->default_str("1");

@@ -1,5 +1,5 @@
 #pragma once
-// Checks numbers without a sign on a command line.
+// Checks whole numbers on a command line.
 
 #include <fmt/core.h>
 
@@ -20,6 +20,18 @@ inline CLI::Validator without_sign() {
         if (text.starts_with('-')) return fmt::format("expected a number without a sign, got {}", text);
         if (is_number && text.size() > kMostDigits) return fmt::format("{} is too large", text);
         return std::string();
+      },
+      "");
+}
+
+/// Refuses a whole number of more than 18 digits, which CLI11 before 2.4 would cut to the largest one of 64 bits.
+inline CLI::Validator fits_in_64_bits() {
+  return CLI::Validator(
+      [](std::string& text) {
+        constexpr size_t kMostDigits = 18;  // 10^18 - 1 is below 2^63
+        const size_t sign = text.starts_with('-') || text.starts_with('+') ? 1 : 0;
+        const bool is_number = text.size() > sign && text.find_first_not_of("0123456789", sign) == std::string::npos;
+        return is_number && text.size() - sign > kMostDigits ? fmt::format("{} is too large", text) : std::string();
       },
       "");
 }

@@ -100,11 +100,18 @@ void AttemptRun::note_stop(int signal) {
   }
 }
 
-// Some time after the first rank has ended, srun ends those that are left by a signal, and returns that.
+// Some time after the first rank has ended, srun ends those that are left by a signal, and returns that. After a signal
+// the mpirun of Open MPI returns 1, whatever its ranks return; a run that was complete does not return 1 by itself.
 int AttemptRun::code_of_run(int code) const {
-  const bool is_of_signal = code == exit_code::of_signal(SIGTERM) || code == exit_code::of_signal(SIGKILL);
-  if (!setting_.run_dir || plan_.launcher.flavour != Flavour::kSrun || !is_of_signal) return code;
-  return end_code_since(*setting_.run_dir, before_).value_or(code);
+  if (!setting_.run_dir) return code;
+  const Flavour flavour = plan_.launcher.flavour;
+  const bool is_of_srun =
+      flavour == Flavour::kSrun && (code == exit_code::of_signal(SIGTERM) || code == exit_code::of_signal(SIGKILL));
+  const bool is_of_mpirun =
+      (flavour == Flavour::kOpenMpi || flavour == Flavour::kPrrte) && code == exit_code::kUnforeseen;
+  if (!is_of_srun && !is_of_mpirun) return code;
+  const int own = end_code_since(*setting_.run_dir, before_).value_or(code);
+  return is_of_mpirun && own == exit_code::kComplete ? code : own;
 }
 
 // A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What

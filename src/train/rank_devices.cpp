@@ -43,8 +43,21 @@ std::string difference(const std::string& what, const Groups& groups, const std:
   return what + ": " + join(parts, "; ");
 }
 
-std::string text_of(const RankDevice& own) {
-  return nlohmann::json{own.kind, own.name, own.id, own.build, own.fault}.dump();
+constexpr int64_t kTextRoom = 1024;  // most faults name a path or two
+
+// The fault is cut to what there is room for: a text that the gather cuts cannot be read again.
+std::string text_of(RankDevice own) {
+  const auto json_of = [](const RankDevice& device) {
+    return nlohmann::json{device.kind, device.name, device.id, device.build, device.fault}.dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+  };
+  std::string text = json_of(own);
+  if (const auto room = static_cast<size_t>(kTextRoom) - 1; text.size() > room) {
+    constexpr size_t kReplaced = 9;  // the bytes of a character that is cut become as many as this
+    own.fault.resize(own.fault.size() - std::min(own.fault.size(), text.size() - room + kReplaced));
+    text = json_of(own);
+  }
+  return text;
 }
 
 RankDevice device_from(const std::string& text) {
@@ -118,7 +131,8 @@ at::Device agree_on_devices(const std::string& name, const std::string& setting,
   RankDevice own;
   const at::Device device = choose_own(name, setting, world, own);
   std::vector<RankDevice> all;
-  for (const std::string& text : comm::all_gather_texts(world.all(), text_of(own))) all.push_back(device_from(text));
+  for (const std::string& text : comm::all_gather_texts(world.all(), text_of(own), kTextRoom))
+    all.push_back(device_from(text));
   const auto faults = find_device_faults(all, world.hosts(), setting);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
   if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);

@@ -55,6 +55,23 @@ TEST(RankDevices, AFaultOfThousandsOfRanksIsOneLine) {
   EXPECT_EQ(faults[0], "ranks 0 (n), 1 (n), 2 (n), 3 (n) and 4996 more: this machine has no NVIDIA driver");
 }
 
+TEST(RankDevices, AFaultTooLongForTheGatherIsCutAndStillNamesItsRanks) {
+  if (at::hasXPU()) GTEST_SKIP() << "this machine has an XPU device";
+  std::string setting = "--device ";
+  for (int i = 0; i < 900; ++i) setting += "ä\"";
+  for (const size_t more : {0, 1, 2, 3}) {  // the cut is inside and between characters
+    comm::run_ranks(2, [&](comm::World& world) {
+      try {
+        agree_on_devices("xpu", std::string(more, '.') + setting, world);
+        ATHANOR_ASSERT(false);
+      } catch (const ConfigError& error) {
+        const std::string said = error.what();
+        ATHANOR_ASSERT(said.starts_with("ranks 0 (") && said.find("--device ä\"ä") != said.npos);
+      }
+    });
+  }
+}
+
 TEST(RankDevices, EachRankTakesTheDeviceOfItsPlaceOnItsHost) {
   guarded::offer(true);
   comm::run_device_ranks(3, [](comm::World& world, at::Device device) {

@@ -27,7 +27,7 @@ SETTINGS = {"steps = 8": f"steps = {STEPS}\nnum_threads = 1\ndtype = \"float32\"
 
 def missing():
     """Returns which program is missing, or None."""
-    return None if shutil.which("mpirun") and kind_of("mpirun") == "Open MPI" else "mpirun on the PATH is not Open MPI's"
+    return None if shutil.which("mpirun") and kind_of("mpirun")[0] == "Open MPI" else "mpirun on the PATH is not Open MPI's"
 
 
 def environment(hosts):

@@ -222,8 +222,13 @@ def test_every_character_has_pythons_cases_and_classes():
     characters = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
     template = ("{% for c in l %}{{ c.upper() }},{{ c.lower() }},{{ c.title() }},{{ ('x' ~ c ~ 'Y').title() }},{{ c.isspace() }},"
                 "{{ ('AΣ' ~ c).lower() }},{{ ('aΣ' ~ c ~ 'a').lower() }},{{ c.isupper() }},{{ c.islower() }},{{ c.isdigit() }}\n{% endfor %}")
-    # Unassigned characters may have got a case in a newer Unicode.
     import unicodedata
+    version = tuple(map(int, unicodedata.unidata_version.split(".")))
+    if version > (15, 1, 0):
+        pytest.skip(f"Python's Unicode {unicodedata.unidata_version} is newer than that of python_case_tables.h")
+    if version < (15, 0, 0):  # these have been small letters since then
+        characters = [c for c in characters if c not in "\u10fc\ua7f2\ua7f3\ua7f4\uab69"]
+    # Unassigned characters may have got a case in a newer Unicode.
     characters = [c for c in characters if unicodedata.category(c) != "Cn" and not ("\u3400" <= c < "\ua000" or "\uac00" <= c < "\ud7b0" or c >= "\U00020000")]
     rows = [{"l": characters[i:i + 5000]} for i in range(0, len(characters), 5000)]
     rendered, both, only_ours = compare([(template, row) for row in rows])

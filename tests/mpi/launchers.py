@@ -1,6 +1,7 @@
 """Starts jobs of several ranks under each MPI that this machine has, or without MPI, with a limit on their time."""
 import os
 import pathlib
+import re
 import shutil
 import signal
 import subprocess
@@ -10,11 +11,15 @@ import time
 from torchrun_like import TorchrunLike
 
 
+# What Open MPI 5 adds to what its ranks said, between lines of dashes, and a null character: nothing turns this off (docs/exit-codes.md).
+LAST_WORDS_OF_MPIRUN = re.compile(r"-{40,}\n(?:MPI_ABORT was invoked|prterun has exited|prterun detected)(?:.*\n)+?-{40,}\n|\0")
+
+
 class Launcher:
     """An mpirun of one kind."""
 
-    def __init__(self, name, path, options):
-        self.name, self.path, self.options = name, path, options
+    def __init__(self, name, path, options, version=0):
+        self.name, self.path, self.options, self.version = name, path, options, version
 
     def __repr__(self):
         return self.name
@@ -32,7 +37,7 @@ class Launcher:
             end(process)
             out, err = process.communicate()
             raise AssertionError(f"{' '.join(command)}\nnot over after {timeout} s\n{out[-2000:]}{err[-4000:]}") from None
-        return process.returncode, out, err, time.monotonic() - start
+        return process.returncode, out, LAST_WORDS_OF_MPIRUN.sub("", err) if self.version >= 5 else err, time.monotonic() - start
 
 
 def end(process):
@@ -47,8 +52,11 @@ def end(process):
 
 
 def kind_of(mpirun):
+    """Its name, and the first number of its version, which is 0 for MPICH."""
     said = subprocess.run([mpirun, "--version"], capture_output=True, text=True).stdout
-    return "Open MPI" if "Open MPI" in said or "OpenRTE" in said else "MPICH" if "HYDRA" in said else None
+    if "Open MPI" in said or "OpenRTE" in said:
+        return "Open MPI", int(re.search(r"(\d+)\.\d+", said)[1])
+    return "MPICH" if "HYDRA" in said else None, 0
 
 
 def find(kind):
@@ -57,7 +65,10 @@ def find(kind):
         return TorchrunLike()
     suffix = {"Open MPI": "openmpi", "MPICH": "mpich"}[kind]
     path = shutil.which(f"mpirun.{suffix}") or shutil.which("mpirun")
-    if not path or kind_of(path) != kind:
+    if not path:
+        return None
+    found, version = kind_of(path)
+    if found != kind:
         return None
     options = []
     if kind == "Open MPI":
@@ -65,7 +76,7 @@ def find(kind):
         options = ["--oversubscribe", "--mca", "mpi_yield_when_idle", "1"]
         if os.geteuid() == 0:
             options.append("--allow-run-as-root")
-    return Launcher(kind, path, options)
+    return Launcher(kind, path, options, version)
 
 
 def plugin(program, kind):

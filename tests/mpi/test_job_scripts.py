@@ -78,7 +78,7 @@ class PbsJob:
 
 @pytest.fixture
 def job(program, data, tmp_path):  # noqa: F811
-    if launchers.find("Open MPI") is None or shutil.which("mpirun") is None or launchers.kind_of("mpirun") != "Open MPI":
+    if launchers.find("Open MPI") is None or shutil.which("mpirun") is None or launchers.kind_of("mpirun")[0] != "Open MPI":
         pytest.skip("mpirun on the PATH is not Open MPI's")
     started = []
 

@@ -77,5 +77,6 @@ def test_sigterm_to_launch_leaves_the_ranks_of_mpirun_the_time_to_save(program, 
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=90)[1]
     last = run.metrics()[-1]["step"]
-    assert run.checkpoint(last).exists() and f"stopped by SIGTERM after step {last}" in said, said
+    assert run.checkpoint(last).exists() and f"stopped by SIGTERM after step {last}" in (run.folder / "log/train.log").read_text(), said
+    assert process.returncode == 143 and f"attempt 1 ended with code 143 after step {last}: user_cancel" in said, said
     assert (run.folder / "attempts/001/stop").read_text() == "SIGTERM\n" and verdicts(run)[0]["kind"] == "user_cancel", said

@@ -20,7 +20,8 @@ def run_with_a_slow_rank(open_mpi, run, folder, *overrides, expect=0):  # noqa: 
     """Rank 1 has fewer threads than the others, and warns of it."""
     run.config.write_text(run.config.read_text().replace("\nnum_threads = 1\n", "\nnum_threads = 0\n"))
     program, run.program = run.program, with_variable_on(run.program, 1, "OMP_NUM_THREADS=1", folder / "fewer")
-    open_mpi.options.extend(["--bind-to", "none"])  # else two ranks get a processor each
+    if "--bind-to" not in open_mpi.options:  # else two ranks get a processor each
+        open_mpi.options.extend(["--bind-to", "none"])
     run.on(open_mpi, 4, *SAVES_NOTHING, *overrides, expect=expect, env={"OMP_NUM_THREADS": "2"})
     run.program = program
     return run

@@ -247,7 +247,9 @@ def test_a_signal_to_mpirun_saves_although_it_kills_its_ranks_after_a_second(ope
     assert run.metrics()[0]["step_s"] > 1.3, "the step is too short to show anything"
     last = run.metrics()[-1]["step"]
     assert last == 2 and run.checkpoint(last).exists(), err  # the step that was being computed was finished and saved
-    assert f"stopped by SIGTERM after step {last}" in err, err
+    # The mpirun of Open MPI 5 passes nothing on any more; the run's own log tells it in any case (docs/signals.md).
+    said = err if open_mpi.version < 5 else (run.folder / "log/train.log").read_text()
+    assert f"stopped by SIGTERM after step {last}" in said, said
 
 
 @pytest.mark.parametrize("ranks,layout", [(2, []), (4, [*PIPELINE, *TENSOR])])

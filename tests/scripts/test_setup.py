@@ -15,7 +15,7 @@ APT_CACHE = """
 
 @pytest.fixture
 def machine(tmp_path):
-    """A checkout with scripts/setup alone, and a folder for the only programs that it finds, besides those of the system that `links` names."""
+    """A checkout with scripts/setup alone, and a folder for the only programs that it finds: some of the system, and what a test adds."""
     (tmp_path / "scripts").mkdir()
     shutil.copy(ROOT / "scripts/setup", tmp_path / "scripts/setup")
     programs = tmp_path / "bin"

@@ -31,6 +31,11 @@ class MpiWire : public Wire {
   MpiWire() {
     // Open MPI has nothing to add to the line with which a job ends.
     ::setenv("OMPI_MCA_orte_execute_quiet", "1", /*overwrite=*/0);
+#if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5
+    // Open MPI 5 complains on a host without a network that its ranks do not reach each other by TCP, which it leaves
+    // out on the loopback interface. On one host they use shared memory.
+    if (is_on_one_host()) ::setenv("OMPI_MCA_btl_tcp_if_include", "lo", /*overwrite=*/0);
+#endif
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
     if (provided < MPI_THREAD_MULTIPLE) {
@@ -126,6 +131,12 @@ class MpiWire : public Wire {
   }
 
  private:
+  /// By the variables of mpirun.
+  static bool is_on_one_host() {
+    const char *here = std::getenv("OMPI_COMM_WORLD_LOCAL_SIZE"), *all = std::getenv("OMPI_COMM_WORLD_SIZE");
+    return here && all && std::strcmp(here, all) == 0;
+  }
+
   static int64_t bytes_of(const MPI_Status& status, bool look_for_errors) {
     if (look_for_errors && status.MPI_ERROR != MPI_SUCCESS && status.MPI_ERROR != MPI_ERR_PENDING) {
       int kind = 0;
