@@ -25,6 +25,12 @@ function(athanor_read_cuda_version result)
   set(${result} ${version} PARENT_SCOPE)
 endfunction()
 
+# ATHANOR_NVCC_PROGRAM: of the PATH, of a toolkit, or of the wheels that scripts/setup installs where there is no toolkit.
+function(athanor_find_nvcc_program)
+  file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/bin)
+  find_program(ATHANOR_NVCC_PROGRAM nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda ${wheels} PATH_SUFFIXES bin)
+endfunction()
+
 # A program with CUDA's headers and those of libtorch that need them. It has to start, too: a linker may not miss the libraries that
 # libtorch's own need. It asks for no device. `why` is empty, or the first line that tells what is missing.
 function(athanor_try_libtorch_cuda why)
@@ -79,7 +85,7 @@ function(athanor_choose_libtorch_cuda)
   if(EXISTS ${ATHANOR_LIBTORCH}/lib/libathanor_no_cuda.so)  # scripts/stand_in_for_cuda: it would only seem to work
     set(why "${left_out}")
   else()
-    find_program(ATHANOR_NVCC_PROGRAM nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+    athanor_find_nvcc_program()
     get_filename_component(nvcc_folder "${ATHANOR_NVCC_PROGRAM}" DIRECTORY)
     file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/include)
     find_path(ATHANOR_CUDA_INCLUDE cuda_runtime_api.h HINTS ${nvcc_folder}/../include ENV CUDA_HOME ENV CUDA_PATH

@@ -9,7 +9,7 @@ function(athanor_find_nvcc)
     message(STATUS "CUDA: kernels on the host only (ATHANOR_CUDA=${ATHANOR_CUDA}, a sanitizer or a fuzzer)")
     return()
   endif()
-  find_program(ATHANOR_NVCC_PROGRAM nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES bin)
+  athanor_find_nvcc_program()
   if(ATHANOR_NVCC_PROGRAM AND ATHANOR_CUDA STREQUAL "AUTO")
     # An nvcc that refuses this host compiler must not stop a build that only found it by chance.
     include(CheckLanguage)
