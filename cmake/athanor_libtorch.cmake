@@ -40,10 +40,15 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_G
   # It warns of a vector<bool> in libtorch's autograd functions, whose code is in ours after inlining.
   target_compile_options(athanor_torch INTERFACE -Wno-array-bounds -Wno-stringop-overflow)
 endif()
-# Not libtorch.so, which also needs what is linked below for CUDA. The C++ library comes before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
+# libtorch.so has nothing in it; it brings the libraries of libtorch's devices, all those of CUDA for example. The C++ library comes
+# before libtorch: some wheels export functions of std::filesystem that crash, and of two definitions the
 # loader takes the first.
+set(devices ${ATHANOR_LIBTORCH}/lib/libtorch.so)
+if(EXISTS ${ATHANOR_LIBTORCH}/lib/libc10_cuda.so AND NOT ATHANOR_LIBTORCH_CUDA)
+  set(devices "")
+endif()
 target_link_libraries(athanor_torch INTERFACE
-  -Wl,--no-as-needed -lstdc++ ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
+  -Wl,--no-as-needed -lstdc++ ${devices} ${ATHANOR_LIBTORCH}/lib/libtorch_cpu.so -Wl,--as-needed
   ${ATHANOR_LIBTORCH}/lib/libc10.so)
 if(ATHANOR_LIBTORCH_CUDA)
   # No target names libtorch_cuda.so: it registers its kernels when it is loaded.

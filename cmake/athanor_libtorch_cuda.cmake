@@ -27,6 +27,11 @@ endfunction()
 
 # ATHANOR_NVCC_PROGRAM: of the PATH, of a toolkit, or of the wheels that scripts/setup installs where there is no toolkit.
 function(athanor_find_nvcc_program)
+  if(ATHANOR_NVCC_PROGRAM AND NOT EXISTS ${ATHANOR_NVCC_PROGRAM})  # a virtual environment that was made anew
+    unset(ATHANOR_NVCC_PROGRAM CACHE)
+    unset(CMAKE_CUDA_COMPILER CACHE)
+    unset(ATHANOR_CUDA_INCLUDE CACHE)
+  endif()
   file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/*/bin)
   find_program(ATHANOR_NVCC_PROGRAM nvcc HINTS ENV CUDA_PATH ENV CUDA_HOME PATHS /usr/local/cuda ${wheels} PATH_SUFFIXES bin)
 endfunction()
@@ -35,8 +40,9 @@ endfunction()
 # libtorch's own need. It asks for no device. `why` is empty, or the first line that tells what is missing.
 function(athanor_try_libtorch_cuda why)
   set(${why} "" PARENT_SCOPE)
+  # A second configuration need not try again, unless libraries may have gone.
   set(tried "${ATHANOR_LIBTORCH};${ATHANOR_CUDA_INCLUDE}")
-  if("${ATHANOR_LIBTORCH_CUDA_TRIED}" STREQUAL "${tried}")
+  if("${ATHANOR_LIBTORCH_CUDA_TRIED}" STREQUAL "${tried}" AND NOT shortened)
     return()
   endif()
   set(program ${CMAKE_BINARY_DIR}/athanor_try_cuda.cpp)

@@ -51,10 +51,10 @@ std::string text_of(RankDevice own) {
     return nlohmann::json{device.kind, device.name, device.id, device.build, device.fault}.dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
   };
+  constexpr auto kRoom = static_cast<size_t>(kTextRoom) - 1;
   std::string text = json_of(own);
-  if (const auto room = static_cast<size_t>(kTextRoom) - 1; text.size() > room) {
-    constexpr size_t kReplaced = 9;  // the bytes of a character that is cut become as many as this
-    own.fault.resize(own.fault.size() - std::min(own.fault.size(), text.size() - room + kReplaced));
+  while (text.size() > kRoom && !own.fault.empty()) {  // escaped characters take more than one byte
+    own.fault.resize(std::min(own.fault.size() - 1, own.fault.size() * kRoom / text.size()));
     text = json_of(own);
   }
   return text;

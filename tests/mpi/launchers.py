@@ -11,7 +11,7 @@ import time
 from torchrun_like import TorchrunLike
 
 
-# What Open MPI 5 adds to what its ranks said, between lines of dashes, and a null character: nothing turns this off (docs/exit-codes.md).
+# What Open MPI 5 adds to the output of its ranks, between lines of dashes, and a null character: nothing turns this off (docs/parallelism.md).
 LAST_WORDS_OF_MPIRUN = re.compile(r"-{40,}\n(?:MPI_ABORT was invoked|prterun has exited|prterun detected)(?:.*\n)+?-{40,}\n|\0")
 
 

@@ -34,7 +34,8 @@ class MpiWire : public Wire {
 #if defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5
     // Open MPI 5 complains on a host without a network that its ranks do not reach each other by TCP, which it leaves
     // out on the loopback interface. On one host they use shared memory.
-    if (is_on_one_host()) ::setenv("OMPI_MCA_btl_tcp_if_include", "lo", /*overwrite=*/0);
+    if (is_on_one_host() && !std::getenv("OMPI_MCA_btl_tcp_if_exclude"))
+      ::setenv("OMPI_MCA_btl_tcp_if_include", "lo", /*overwrite=*/0);
 #endif
     int provided = MPI_THREAD_SINGLE;
     check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
