@@ -25,7 +25,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 constexpr milliseconds kRetry{100}, kConnect{2000};
-constexpr milliseconds kAnswer{30'000};                     // a store that listens answers 12,288 ranks within seconds
+constexpr milliseconds kAnswerTime{30'000};                 // a store that listens answers 12,288 ranks within seconds
 constexpr milliseconds kUnreachable{120'000};               // for a host that is up late; one that refuses a call is up
 constexpr milliseconds kShortestNap{4}, kLongestNap{1000};  // at 12,288 ranks, as many questions a second
 
@@ -229,7 +229,7 @@ std::unique_ptr<MeetingPlace> open_store_meeting(const MasterAddress& master, in
       options.masterListenFd = listening.release();  // the store closes it
       store = c10::make_intrusive<c10d::TCPStore>(master.host, options);
     } else {
-      store = join_store(master, options, std::min(patience, kAnswer));
+      store = join_store(master, options, std::min(patience, kAnswerTime));
       store->setTimeout(patience);
     }
   } catch (const c10::Error& error) {

@@ -70,7 +70,7 @@ class TreeSums : public BackendDecorator {
   Work _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
     if (!is_ours(in, options.reduceOp)) return BackendDecorator::_reduce_scatter_base(out, in, options);
     const bool is_mean = options.reduceOp == c10d::ReduceOp::AVG;
-    return run({out, in}, [&](Steps& steps) { scatter(steps, out.view({-1}), in.view({-1}), is_mean); });
+    return run({out, in}, [&](Steps& steps) { scatter_sums(steps, out.view({-1}), in.view({-1}), is_mean); });
   }
 
  private:
@@ -94,7 +94,7 @@ class TreeSums : public BackendDecorator {
     return steps;
   }
 
-  void scatter(Steps& steps, Tensor out, Tensor in, bool is_mean) {
+  void scatter_sums(Steps& steps, Tensor out, Tensor in, bool is_mean) {
     Tensor terms = at::empty_like(in);
     std::vector<int64_t> even_out, even_in;
     steps.add(inner().alltoall_base(terms, in, even_out, even_in, {}));
@@ -109,7 +109,7 @@ class TreeSums : public BackendDecorator {
       all.narrow(0, 0, x.numel()).copy_(x);
     }
     Tensor own = at::empty({part}, x.options());
-    scatter(steps, own, all, is_mean);
+    scatter_sums(steps, own, all, is_mean);
     steps.add(inner()._allgather_base(all, own, {}));
     if (!all.is_same(x)) x.copy_(all.narrow(0, 0, x.numel()));
   }

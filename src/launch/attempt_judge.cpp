@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include <csignal>
+
 #include "base/exit_codes.h"
 
 namespace athanor::launch {
@@ -49,6 +51,23 @@ void take_stop(Attempt& attempt, const AttemptEnding& ending) {
 }
 
 }  // namespace
+
+int code_of_run(int launchers_code, Flavour launcher, const std::filesystem::path& run_dir, const RunRecords& before) {
+  const std::optional<int> own = end_code_since(run_dir, before);
+  switch (launchers_code) {
+    case exit_code::kComplete:
+      // A run that has nothing to do writes nothing.
+      return has_begun(run_dir, before) ? own.value_or(exit_code::kUnforeseen) : launchers_code;
+    case exit_code::kUnforeseen: {
+      const bool is_open_mpi = launcher == Flavour::kOpenMpi || launcher == Flavour::kPrrte;
+      return is_open_mpi && own && *own != exit_code::kComplete ? *own : launchers_code;
+    }
+    case exit_code::of_signal(SIGTERM):
+    case exit_code::of_signal(SIGKILL):
+      return launcher == Flavour::kSrun ? own.value_or(launchers_code) : launchers_code;
+    default: return launchers_code;
+  }
+}
 
 void judge_attempt(Attempt& attempt, const AttemptEnding& ending, const JobHosts& hosts) {
   attempt.exit_code = ending.exit_code;

@@ -46,7 +46,10 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
     return true;
   };
   ProgramsEnd end = start_and_wait(tee ? &*tee : nullptr, look);
-  end.exit_code = end.was_overdue ? exit_code::kNoProgress : code_of_run(end.exit_code);
+  if (end.was_overdue)
+    end.exit_code = exit_code::kNoProgress;
+  else if (run_dir)
+    end.exit_code = code_of_run(end.exit_code, plan_.launcher.flavour, *run_dir, before_);
   attempt_.ended = unix_time_s();
   if (!attempts.empty() && !has_folder_ && leaves_record(end)) make_folder(*tee);
   judge(end, std::move(late));
@@ -98,20 +101,6 @@ void AttemptRun::note_stop(int signal) {
   } catch (const IoError& error) {
     log::warn("{}", error.what());  // the ranks may have too little time to save
   }
-}
-
-// Some time after the first rank has ended, srun ends those that are left by a signal, and returns that. After a signal
-// the mpirun of Open MPI returns 1, whatever its ranks return; a run that was complete does not return 1 by itself.
-int AttemptRun::code_of_run(int code) const {
-  if (!setting_.run_dir) return code;
-  const Flavour flavour = plan_.launcher.flavour;
-  const bool is_of_srun =
-      flavour == Flavour::kSrun && (code == exit_code::of_signal(SIGTERM) || code == exit_code::of_signal(SIGKILL));
-  const bool is_of_mpirun =
-      (flavour == Flavour::kOpenMpi || flavour == Flavour::kPrrte) && code == exit_code::kUnforeseen;
-  if (!is_of_srun && !is_of_mpirun) return code;
-  const int own = end_code_since(*setting_.run_dir, before_).value_or(code);
-  return is_of_mpirun && own == exit_code::kComplete ? code : own;
 }
 
 // A start that was refused, was told to stop before it began, or had nothing to do leaves the folder as it was. What

@@ -52,7 +52,6 @@ class AttemptRun {
   LaunchCommand command() const;
   std::filesystem::path stop_file() const;
   void note_stop(int signal);
-  int code_of_run(int code) const;
   bool leaves_record(const ProgramsEnd& end) const;
   void make_folder(OutputTee& tee);
   void warn_of_record(const IoError& error) const;

@@ -90,6 +90,28 @@ TEST_F(Attempts, StepsAreThoseDoneSince) {
   EXPECT_EQ(steps_since(folder_, before).last, 3);
 }
 
+TEST_F(Attempts, TheRunsOwnCodeCountsWhereLaunchersLoseIt) {
+  write("events.jsonl", "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n");
+  const RunRecords before = read_records(folder_);
+  const auto code = [&](int launchers_code, Flavour launcher, const std::string& end) {
+    const std::string events = "{\"event\":\"start\",\"attempt\":1,\"step\":0}\n";
+    write("events.jsonl", end.empty() ? events : events + "{\"event\":\"resume\",\"attempt\":2}\n" + end + "\n");
+    return code_of_run(launchers_code, launcher, folder_, before);
+  };
+  const std::string stopped = R"({"event": "end", "exit_code": 143})", complete = R"({"event": "end", "exit_code": 0})";
+  EXPECT_EQ(code(1, Flavour::kPrrte, stopped), 143);
+  EXPECT_EQ(code(1, Flavour::kOpenMpi, stopped), 143);
+  EXPECT_EQ(code(1, Flavour::kOpenMpi, complete), 1) << "a rank failed after the run's end";
+  EXPECT_EQ(code(1, Flavour::kHydra, stopped), 1);
+  EXPECT_EQ(code(0, Flavour::kHydra, stopped), 143);
+  EXPECT_EQ(code(0, Flavour::kHydra, complete), 0);
+  EXPECT_EQ(code(0, Flavour::kHydra, "{}"), 1) << "it began, and has no end: a rank was killed";
+  EXPECT_EQ(code(0, Flavour::kHydra, ""), 0) << "there was nothing to do";
+  EXPECT_EQ(code(137, Flavour::kSrun, stopped), 143);
+  EXPECT_EQ(code(137, Flavour::kHydra, stopped), 137);
+  EXPECT_EQ(code(75, Flavour::kOpenMpi, stopped), 75);
+}
+
 TEST_F(Attempts, WhatARunReportsComesBeforeItsLogAndTheLogBeforeTheBareCode) {
   const auto log = write("log", "n1: step 9\nsrun: error: Node failure on n2\n");
   using namespace exit_code;

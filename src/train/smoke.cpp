@@ -7,7 +7,6 @@
 #include <bit>
 #include <functional>
 #include <map>
-#include <ranges>
 #include <set>
 
 #include "arch/inventory.h"
@@ -219,13 +218,14 @@ std::vector<SmokeRun> run_smoke(at::Device device, SmokeTracer* tracer) {
 namespace {
 
 // Nothing if every product is made on the widest tiles of a CPU with bf16 instructions, else the paths:
-// "-library", "-library+avx512".
+// "-library", "-avx512+library".
 std::string text_of_other_paths() {
   const ops::MatmulPaths& paths = ops::matmul_paths();
   if (paths == ops::all_on(kernels::MatmulPath::kAvx512Bf16)) return "";
-  std::set<kernels::MatmulPath> used;
-  for (const auto& type : {paths.fp32, paths.bf16}) used.insert({type.dense, type.grouped, type.attention});
-  return "-" + fmt::format("{}", fmt::join(used | std::views::transform(kernels::name_of), "+"));
+  std::set<std::string> used;
+  for (const auto& type : {paths.fp32, paths.bf16})
+    for (const auto path : {type.dense, type.grouped, type.attention}) used.insert(kernels::name_of(path));
+  return fmt::format("-{}", fmt::join(used, "+"));
 }
 
 }  // namespace

@@ -160,7 +160,7 @@ void share_loaded_state(TrainState& state, const FreshState& fresh) {
 
 void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read) {
-  constexpr int64_t kBlock = int64_t{1} << 22;  // 16 MiB at a time on their way
+  constexpr int64_t kReadBlock = int64_t{1} << 22;  // 16 MiB at a time on their way
   for (const BucketEntry& e : model.parameters.table()) {
     comm::Communicator& holders = *model.plan.of(e.replication).sum;
     if (holders.size() == 1) {
@@ -172,10 +172,10 @@ void load_master(ModelState& model, SharedBy how,
       continue;
     }
     const at::Device device = model.device();
-    const Tensor block = at::zeros({kBlock}, at::kFloat);
-    const Tensor there = device.is_cpu() ? block : at::zeros({kBlock}, block.options().device(device));
-    for (int64_t first = 0; first < e.num_elements(); first += kBlock) {
-      const int64_t count = std::min(kBlock, e.num_elements() - first);
+    const Tensor block = at::zeros({kReadBlock}, at::kFloat);
+    const Tensor there = device.is_cpu() ? block : at::zeros({kReadBlock}, block.options().device(device));
+    for (int64_t first = 0; first < e.num_elements(); first += kReadBlock) {
+      const int64_t count = std::min(kReadBlock, e.num_elements() - first);
       const std::span<float> values(block.data_ptr<float>(), static_cast<size_t>(count));
       if (holders.rank() == 0) {
         for_each_run(e, first, count, [&](int64_t global, int64_t at, int64_t length) {

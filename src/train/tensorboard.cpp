@@ -169,7 +169,7 @@ void write_histograms(TensorBoardWriter& writer, const LayerMetrics& layers, int
 std::vector<Hyperparameter> hyperparameters_of(const RunConfig& config) {
   std::vector<Hyperparameter> shown;
   for (const auto& [name, value] : run_config_values(config)) {
-    const auto in = [&](std::string_view table) { return name.starts_with(table); };
+    const auto in = [&of = name](std::string_view table) { return of.starts_with(table); };
     const bool is_path = name == "train.run_dir" || name == "data.path" || name == "model.from";
     if (!is_path &&
         (in("model.") || in("data.") || in("train.") || in("optimizer.") || in("moe.") || in("parallelism.")))

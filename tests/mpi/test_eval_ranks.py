@@ -113,7 +113,8 @@ def test_an_evaluation_that_is_killed_continues_and_ends_with_the_same_bits(mpi,
     out = tmp_path / "out.json"
     script = with_fault_on(program("athanor"), 0, "eval.after_window:kill@2", tmp_path / "killed.sh")
     code, _, err, _ = mpi.run(2, script, *words(case, out))
-    assert code != 0 and not out.exists() and "eval.after_window" in err, err
+    assert not out.exists() and "eval.after_window" in err, err
+    assert code != 0 or mpi.name == "MPICH", err  # its mpiexec may return 0 although a rank was killed
     unfinished = pathlib.Path(f"{out}.unfinished")
     windows = [line for line in unfinished.read_text().splitlines() if line.startswith("{\"documents\"")]
     assert len(windows) == 2
