@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
-#include <ranges>
 #include <set>
 
 #include "base/error.h"
@@ -39,8 +38,10 @@ void check_results_file(const std::string& path) {
 std::vector<std::string> names_of(const std::vector<std::string>& lists) {
   std::vector<std::string> names;
   for (const std::string& list : lists) {
-    if (list.empty()) names.emplace_back();
-    for (const auto& name : std::views::split(list, ',')) names.emplace_back(name.begin(), name.end());
+    for (size_t begin = 0, end = 0; end != list.npos; begin = end + 1) {
+      end = list.find(',', begin);
+      names.push_back(list.substr(begin, end - begin));
+    }
   }
   return names;
 }

@@ -243,8 +243,7 @@ void LocalFiles::tell_moves(const std::vector<FileMove>& moves, const Manifest& 
     for (const std::string& file : move.files) bytes += static_cast<double>(manifest.files.at(file));
   }
   std::ranges::sort(nodes);
-  const auto same = std::ranges::unique(nodes);
-  nodes.erase(same.begin(), same.end());
+  nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   log::info("{} file(s), {}, of the local checkpoint came from other nodes to {}", files, format_bytes(bytes),
             join_first(nodes, 4, ", "));
 }

@@ -58,8 +58,7 @@ std::vector<RunConfig> configs_of_widths(const RunConfig& config, std::vector<in
                 "--widths trains models of other widths from random weights, and model.from is \"{}\"; set it to \"\"",
                 config.model.from);
   std::ranges::sort(widths);
-  const auto [first, last] = std::ranges::unique(widths);
-  widths.erase(first, last);
+  widths.erase(std::unique(widths.begin(), widths.end()), widths.end());
   std::vector<RunConfig> configs;
   for (const int64_t width : widths) configs.push_back(with_width(config, width, ranks));
   return configs;
