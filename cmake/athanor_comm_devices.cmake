@@ -9,7 +9,6 @@ if(ATHANOR_NCCL AND ATHANOR_LIBTORCH_CUDA)
   file(GLOB wheels ${ATHANOR_LIBTORCH}/../nvidia/nccl/include ${ATHANOR_LIBTORCH}/../nvidia/*/include)
   find_path(ATHANOR_NCCL_INCLUDE nccl.h HINTS ${wheels} ENV NCCL_HOME ENV CUDA_HOME PATHS /usr/local/cuda PATH_SUFFIXES include)
   if(ATHANOR_NCCL_INCLUDE)
-    set(nccl ${devices}/nccl.cpp)
     # libtorch's header also includes those of cuBLAS, cuSPARSE and cuSOLVER. They are next to cuda_runtime_api.h or, in
     # wheels, in a folder each. They come after all others, since there may be another fmt among them.
     set(includes "-idirafter ${ATHANOR_NCCL_INCLUDE}" "-idirafter ${ATHANOR_CUDA_INCLUDE}")
@@ -17,6 +16,24 @@ if(ATHANOR_NCCL AND ATHANOR_LIBTORCH_CUDA)
       list(APPEND includes "-idirafter ${folder}")
     endforeach()
     list(JOIN includes " " includes)
+    # Tried, since an NCCL or a toolkit of another version may not go with libtorch's header.
+    if(NOT "${ATHANOR_NCCL_TRIED}" STREQUAL "${ATHANOR_LIBTORCH};${includes}")
+      file(WRITE ${CMAKE_BINARY_DIR}/athanor_try_nccl.cpp "#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>\n")
+      set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+      separate_arguments(flags UNIX_COMMAND "${includes}")
+      try_compile(works ${CMAKE_BINARY_DIR}/athanor_try_nccl ${CMAKE_BINARY_DIR}/athanor_try_nccl.cpp
+        CMAKE_FLAGS -DCMAKE_CXX_STANDARD=20 -DCMAKE_CXX_FLAGS=-w
+        COMPILE_DEFINITIONS -DUSE_DISTRIBUTED -DUSE_C10D_NCCL ${flags} -idirafter ${ATHANOR_LIBTORCH}/include
+          -idirafter ${ATHANOR_LIBTORCH}/include/torch/csrc/api/include)
+      unset(CMAKE_TRY_COMPILE_TARGET_TYPE)
+      unset(ATHANOR_NCCL_TRIED CACHE)
+      if(works)
+        set(ATHANOR_NCCL_TRIED "${ATHANOR_LIBTORCH};${includes}" CACHE INTERNAL "libtorch's NCCL compiles with these headers")
+      endif()
+    endif()
+  endif()
+  if(ATHANOR_NCCL_INCLUDE AND ATHANOR_NCCL_TRIED)
+    set(nccl ${devices}/nccl.cpp)
     set_source_files_properties(${nccl} PROPERTIES COMPILE_DEFINITIONS USE_C10D_NCCL COMPILE_FLAGS "${includes}"
       SKIP_PRECOMPILE_HEADERS ON)
   endif()
