@@ -116,8 +116,8 @@ void parse_parts(const JsonNode& root, DataManifest& manifest) {
   check_sum(root, "text_bytes", manifest.text_bytes, parts, [](const auto& p) { return p.text_bytes; });
   int64_t tokens = manifest.remainder_tokens;
   for (const auto& [name, split] : manifest.splits) {
-    check_sum(root, "instances of " + name, split.instances, parts, [&name = name](const PartEntry& part) {
-      const auto found = part.instances.find(name);
+    check_sum(root, "instances of " + name, split.instances, parts, [&of = name](const PartEntry& part) {
+      const auto found = part.instances.find(of);
       return found == part.instances.end() ? 0 : found->second;
     });
     if (__builtin_add_overflow(tokens, split.tokens, &tokens)) break;

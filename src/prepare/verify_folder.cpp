@@ -87,7 +87,7 @@ VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest,
     }
   }
   for (const auto& [file, damage] : checksums) {
-    check(folder / file, [&damage = damage](const fs::path&) { ATHANOR_CHECK_DATA(damage.empty(), "{}", damage); });
+    check(folder / file, [&found = damage](const fs::path&) { ATHANOR_CHECK_DATA(found.empty(), "{}", found); });
   }
   if (manifest.remainder) {
     check(folder / manifest.remainder->file, [&](const fs::path&) { verify_remainder(folder, manifest); });

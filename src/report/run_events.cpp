@@ -66,8 +66,8 @@ std::string shortened(std::string text) {
 }  // namespace
 
 std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
-  static const std::set<std::string> kShown = {"resume",     "went_back",   "skip", "roll_back", "spike",
-                                               "not_finite", "save_failed", "rule", "stop"};
+  static const std::set<std::string> kShownEvents = {"resume",     "went_back",   "skip", "roll_back", "spike",
+                                                     "not_finite", "save_failed", "rule", "stop"};
   std::vector<RunEvent> events;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return events;
@@ -83,7 +83,7 @@ std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
     read.ranks = integer_in(event, "ranks");
     if (event.contains("time") && event["time"].is_number()) read.time = event["time"].get<double>();
     read.text = shortened(describe(event, read.kind));
-    read.is_shown = kShown.contains(read.kind) || (read.kind == "end" && integer_in(event, "exit_code") != 0);
+    read.is_shown = kShownEvents.contains(read.kind) || (read.kind == "end" && integer_in(event, "exit_code") != 0);
     events.push_back(std::move(read));
   }
   return events;
