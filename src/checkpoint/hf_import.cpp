@@ -13,8 +13,9 @@ namespace {
 
 /// Returns the files that the index names, each with the tensors that must be in it.
 std::map<std::string, std::vector<std::string>> read_index(const fs::path& path) {
-  const auto json = parse_strict_json(read_file(path), path.string());
-  const auto& weight_map = json_member(json, "weight_map", path.string());
+  const std::string index = path.string();
+  const auto json = parse_strict_json(read_file(path), index);
+  const auto& weight_map = json_member(json, "weight_map", index);
   ATHANOR_CHECK_CHECKPOINT(weight_map.is_object(), "{}: weight_map must be an object", path.string());
   std::map<std::string, std::vector<std::string>> files;
   for (const auto& [tensor, file] : weight_map.items()) {
