@@ -122,11 +122,9 @@ def test_a_job_that_is_too_short_for_the_margin_does_one_step_each_time_and_no_e
 def test_a_signal_to_the_whole_pbs_job_finishes_the_step_and_saves(job, number, code, submitted):
     pbs = job(overrides=[*ENDLESS, "train.global_batch_size=1024", "train.micro_batch_size=1"])
     pbs.wait_for_steps(1)
-    time.sleep(0.5)  # within the second step, unless the machine is so busy that it has not begun
     pbs.signal(number)
     ended = pbs.ended()
-    last = pbs.run.metrics()[-1]["step"]
-    assert last in (1, 2) and pbs.run.checkpoint(last).exists(), pbs.said
+    assert pbs.run.checkpoint(pbs.run.metrics()[-1]["step"]).exists(), pbs.said  # how many steps began meanwhile is the machine's
     assert ended == code and len(pbs.submitted()) == submitted, pbs.said
 
 
@@ -149,11 +147,10 @@ def test_a_signal_to_the_printed_script_reaches_launch_and_ranks_and_saves_once(
     settings = [*ENDLESS, "train.global_batch_size=1024", "train.micro_batch_size=1"]
     pbs = job(script=printed_script(program, tmp_path, *(word for each in settings for word in ("--set", each))))
     pbs.wait_for_steps(1)
-    time.sleep(0.5)  # within the second step, unless the machine is so busy that it has not begun
     pbs.signal(signal.SIGUSR1)
     assert pbs.ended() == 10 and len(pbs.submitted()) == 1, pbs.said
-    last = pbs.run.metrics()[-1]["step"]
-    assert last in (1, 2) and pbs.run.checkpoint(last).exists(), pbs.said
+    saved = [folder.name for folder in (pbs.run.folder / "checkpoints").iterdir()]
+    assert saved == [pbs.run.checkpoint(pbs.run.metrics()[-1]["step"]).name], pbs.said
 
 
 @pytest.mark.parametrize("walltime,code", [("24:00:00", 0), ("00:01:00", 10)], ids=["complete", "out_of_time"])
