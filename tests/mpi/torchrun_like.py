@@ -38,7 +38,7 @@ class TorchrunLike:
     def __repr__(self):
         return "torchrun with an agent" if self.agent else self.name
 
-    def run(self, ranks, program, *arguments, timeout=120, env=None, delays=None):
+    def run(self, ranks, program, *arguments, timeout=120, env=None, delays=None, cwd=None):
         """As Launcher.run. `delays` has the seconds after which ranks start. The code is that of the first rank that failed."""
         with tempfile.TemporaryDirectory() as folder:
             streams = [open(pathlib.Path(folder) / name, "w+") for name in ("out", "err")]
@@ -53,7 +53,7 @@ class TorchrunLike:
             for rank in sorted(range(ranks), key=lambda rank: (delays or {}).get(rank, 0)):
                 time.sleep(max(0, start + (delays or {}).get(rank, 0) - time.monotonic()))
                 own = {**environment, "RANK": str(rank), "LOCAL_RANK": str(rank), **(env or {})}
-                self.processes.append((rank, subprocess.Popen([str(program), *map(str, arguments)], env=own,
+                self.processes.append((rank, subprocess.Popen([str(program), *map(str, arguments)], env=own, cwd=cwd,
                                                              stdout=streams[0], stderr=streams[1])))
             try:
                 code = self.wait(start + timeout)
