@@ -12,14 +12,14 @@ install:     ## what was built, into PREFIX (/usr/local): program, libraries, he
 setup:       ## system packages and libtorch, so that nothing is fetched later
 	@scripts/setup --tests --check
 
-quickstart:  ## text, tokenizer, shards, a small model trained for about five minutes, a sample: everything in quickstart/
+quickstart:  ## text, tokenizer, shards, a small model trained for about three minutes, a sample: everything in quickstart/
 	@scripts/quickstart
 
-test:        ## every test that needs no GPU, but the slow ones
-	@scripts/test
+test:        ## every test that needs no GPU, but the slow ones; with ROOM="moe ops" those of these rooms alone
+	@scripts/test $(foreach room,$(ROOM),--room $(room))
 
-test-all:    ## the slow ones too, each fuzzer, and 200 layouts drawn from seeds in each type
-	@scripts/test --all
+test-all:    ## the slow ones too, each fuzzer, and 200 layouts drawn from seeds in each type; PART=layouts is one part of it
+	@scripts/test --all $(foreach part,$(PART),--part $(part))
 
 faults:      ## every cell of the bench of faults on virtual hosts, as root: the table of docs/resilience.md, in build/results/faults.md
 	@scripts/setup --tests

@@ -14,8 +14,8 @@ if(ATHANOR_TESTS)
   set_source_files_properties(${CMAKE_SOURCE_DIR}/src/ops/device/takes.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   athanor_test_program(ops_device_test $<TARGET_OBJECTS:ops_test>
     ${CMAKE_SOURCE_DIR}/src/ops/device/choices/takes_everything.cpp)
-  target_link_libraries(ops_device_test PRIVATE athanor_ops athanor_guarded GTest::gtest GTest::gtest_main)
-  athanor_precompile(ops_device_test TRUE)
+  target_link_libraries(ops_device_test PRIVATE athanor_ops athanor_guarded athanor_gtest_main)
+  athanor_precompile(ops_device_test TORCH LIGHT)
   # Tests of code that never reaches a device form (portable forms compared with formulas, the CPU's memory) are left out, and so
   # are tests that no bits depend on threads or other rows: on a CPU the device forms use products of the library, which does not ensure this.
   athanor_add_test(ops_device ops_device_test

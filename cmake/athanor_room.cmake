@@ -1,15 +1,16 @@
-# athanor_room(NAME [TORCH] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n]
+# athanor_room(NAME [TORCH] [LIGHT] [OWN_FLAGS] [USES rooms...] [TEST_USES rooms...] [LIBS libraries...] [EXCLUDE folders...] [SHARDS n]
 #              [DEVICE_TESTS filter] [GPU_TESTS filter])
 #
 # A room is a folder: every x.cpp in it (sub-folders too) becomes part of the library athanor_<NAME>, every x_test.cpp of the
 # test program <NAME>_test, and every x_fuzz.cpp is a fuzzer. CMake finds the files, so you add an idea by adding a file.
+# LIGHT: see athanor_precompile. With OWN_FLAGS nothing is precompiled, since files are compiled for several kinds of CPU.
 # With SHARDS, ctest runs the test program as n tests, which may run at the same time. The cases of DEVICE_TESTS are a
 # separate test with the label `device`: they run on the device that the host plays. If libtorch has CUDA, GPU_TESTS are
 # another test, with the label `gpu`. scripts/check_includes lists which
 # room may include which.
 
 function(athanor_room name)
-  cmake_parse_arguments(ROOM "TORCH" "SHARDS;DEVICE_TESTS;GPU_TESTS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
+  cmake_parse_arguments(ROOM "TORCH;LIGHT;OWN_FLAGS" "SHARDS;DEVICE_TESTS;GPU_TESTS" "USES;TEST_USES;LIBS;EXCLUDE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   foreach(folder ${ROOM_EXCLUDE})
     list(FILTER sources EXCLUDE REGEX "/${name}/${folder}/")
@@ -23,13 +24,21 @@ function(athanor_room name)
   list(TRANSFORM ROOM_USES PREPEND athanor_)
   list(TRANSFORM ROOM_TEST_USES PREPEND athanor_)
   set(links athanor_flags ${ROOM_USES} ${ROOM_LIBS})
+  set(kind "")
   if(ROOM_TORCH)
     list(APPEND links athanor_torch)
+    set(kind TORCH)
+  endif()
+  set(light "")
+  if(ROOM_LIGHT)
+    set(light LIGHT)
   endif()
   if(sources)
     add_library(athanor_${name} STATIC ${sources})
     target_link_libraries(athanor_${name} PUBLIC ${links})
-    athanor_precompile(athanor_${name} "${ROOM_TORCH}")
+    if(NOT ROOM_OWN_FLAGS)
+      athanor_precompile(athanor_${name} ${kind} ${light})
+    endif()
   else()
     add_library(athanor_${name} INTERFACE)
     target_link_libraries(athanor_${name} INTERFACE ${links})
@@ -37,13 +46,15 @@ function(athanor_room name)
 
   if(ATHANOR_TESTS AND tests)
     athanor_test_program(${name}_test ${tests})
-    target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} GTest::gtest GTest::gtest_main)
-    athanor_precompile(${name}_test "${ROOM_TORCH}")
+    target_link_libraries(${name}_test PRIVATE athanor_${name} ${ROOM_TEST_USES} athanor_gtest_main)
+    if(NOT ROOM_OWN_FLAGS)
+      athanor_precompile(${name}_test ${kind} LIGHT)
+    endif()
     if(NOT ROOM_DEVICE_TESTS)
       athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS})
     else()
       athanor_add_test(${name} ${name}_test SHARDS ${ROOM_SHARDS} FILTER -${ROOM_DEVICE_TESTS})
-      athanor_add_test(${name}_on_device ${name}_test FILTER ${ROOM_DEVICE_TESTS} LABELS unit device)
+      athanor_add_test(${name}_on_device ${name}_test SHARDS ${ROOM_SHARDS} FILTER ${ROOM_DEVICE_TESTS} LABELS unit device)
     endif()
     if(ROOM_GPU_TESTS AND ATHANOR_LIBTORCH_CUDA)
       athanor_add_test(${name}_on_gpu ${name}_test ON_GPU FILTER ${ROOM_GPU_TESTS} LABELS gpu)
@@ -58,20 +69,47 @@ function(athanor_room name)
   endif()
 endfunction()
 
-# All rooms with libtorch share one precompiled header, which is compiled once: without it ATen costs 10 s for each file.
-function(athanor_precompile target needs_torch)
-  if(NOT needs_torch)
+# athanor_precompile(TARGET [TORCH] [LIGHT])
+#
+# What nearly every file includes is compiled once for all targets of a kind: without it ATen costs 10 s for each file that is
+# compiled, and JSON and fmt 2 s. There is one header for each of the four kinds, since a compiler takes the level of optimization
+# from the header. LIGHT is for code that decides and describes, and leaves work to other rooms: with -O1 it has the same
+# results and compiles in two thirds of the time.
+function(athanor_precompile target)
+  cmake_parse_arguments(PCH "TORCH;LIGHT" "" "" ${ARGN})
+  set(header athanor_pch)
+  if(PCH_TORCH)
+    string(APPEND header _torch)
+  endif()
+  if(PCH_LIGHT)
+    string(APPEND header _light)
+    target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+    if(PCH_TORCH)  # reading the header takes 2 s for each batch
+      set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
+    endif()
+  endif()
+  if(NOT PCH_TORCH AND NOT ATHANOR_UNITY)  # each file alone has to include what it uses
     return()
   endif()
-  if(NOT TARGET athanor_torch_pch)
-    file(WRITE ${CMAKE_BINARY_DIR}/athanor_torch_pch.cpp "")
-    add_library(athanor_torch_pch OBJECT ${CMAKE_BINARY_DIR}/athanor_torch_pch.cpp)
-    target_link_libraries(athanor_torch_pch PRIVATE athanor_flags athanor_torch)
-    set_target_properties(athanor_torch_pch PROPERTIES POSITION_INDEPENDENT_CODE OFF)
-    target_compile_options(athanor_torch_pch PRIVATE -fPIC)
-    target_precompile_headers(athanor_torch_pch PRIVATE ${CMAKE_SOURCE_DIR}/cmake/torch_pch.h)
+  if(NOT TARGET ${header})
+    file(WRITE ${CMAKE_BINARY_DIR}/${header}.cpp "")
+    add_library(${header} OBJECT ${CMAKE_BINARY_DIR}/${header}.cpp)
+    target_link_libraries(${header} PRIVATE athanor_flags $<TARGET_NAME_IF_EXISTS:fmt::fmt>)
+    set_target_properties(${header} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${header} PRIVATE -fPIC)
+    if(PCH_TORCH)
+      target_link_libraries(${header} PRIVATE athanor_torch)
+    endif()
+    if(PCH_LIGHT)
+      target_compile_options(${header} PRIVATE $<$<CONFIG:Release>:-O1>)
+    endif()
+    target_precompile_headers(${header} PRIVATE ${CMAKE_SOURCE_DIR}/cmake/$<IF:$<BOOL:${PCH_TORCH}>,torch,plain>_pch.h)
   endif()
-  target_precompile_headers(${target} REUSE_FROM athanor_torch_pch)
+  target_precompile_headers(${target} REUSE_FROM ${header})
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND NOT PCH_TORCH)
+    # In a precompiled header GCC 12 also warns of overflows in std::string's operator+ and insert that do not exist (its bug 105651).
+    target_compile_options(${target} PRIVATE -Wno-array-bounds -Wno-stringop-overflow)
+  endif()
   # The header was compiled with -fPIC; an executable's -fPIE would make the compiler reject it.
   set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
   target_compile_options(${target} PRIVATE -fPIC)

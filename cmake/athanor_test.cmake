@@ -1,12 +1,22 @@
 # athanor_test_program(NAME SOURCES...)
 #
 # A program that only tests run. The target `athanor_tests` builds all of them, and `all` none: who only trains does not
-# wait for them.
+# wait for them. `athanor_test_helpers` are those that tests in Python start, all but the rooms' own.
 add_custom_target(athanor_tests)
+add_custom_target(athanor_test_helpers)
 function(athanor_test_program name)
   add_executable(${name} EXCLUDE_FROM_ALL ${ARGN})
   add_dependencies(athanor_tests ${name})
+  if(NOT name MATCHES "_test$")
+    add_dependencies(athanor_test_helpers ${name})
+  endif()
 endfunction()
+
+# The main of the GoogleTest programs, which notes the processor time of each case.
+if(ATHANOR_TESTS)
+  add_library(athanor_gtest_main STATIC EXCLUDE_FROM_ALL ${CMAKE_SOURCE_DIR}/tests/support/gtest_main.cpp)
+  target_link_libraries(athanor_gtest_main PUBLIC athanor_flags GTest::gtest)
+endif()
 
 # athanor_add_test(NAME PROGRAM [ON_GPU] [SHARDS N] [FILTER FILTER] [ENVIRONMENT VARIABLES...] [LABELS LABELS...])
 #
@@ -16,11 +26,27 @@ endfunction()
 #
 # Tests see no GPU, whatever the machine has, except those with ON_GPU: what they compare with was computed on a CPU.
 #
+# Cases whose suite or instantiation begins with TestAll (base/testing/test_all.h) are left out of these tests. They are the tests
+# NAME_all, with the label `slow`, of the first call for a program.
+#
 # Tests run at the same time as other tests. OpenMP's threads must not spin while they wait, since they would take the
 # core of another test.
 
 function(athanor_add_test name program)
   cmake_parse_arguments(TEST "ON_GPU" "SHARDS;FILTER" "ENVIRONMENT;LABELS" ${ARGN})
+  get_target_property(has_all ${program} ATHANOR_HAS_ALL)
+  if(NOT has_all AND NOT TEST_FILTER MATCHES "TestAll")
+    set_target_properties(${program} PROPERTIES ATHANOR_HAS_ALL ON)
+    athanor_add_test(${name}_all ${program} FILTER TestAll* ENVIRONMENT ${TEST_ENVIRONMENT} LABELS slow)
+  endif()
+  if(NOT TEST_FILTER MATCHES "TestAll")  # a filter is "these:and these-not these:nor these"
+    string(FIND "${TEST_FILTER}" "-" negative)
+    if(negative EQUAL -1)
+      string(APPEND TEST_FILTER "-TestAll*")
+    else()
+      string(APPEND TEST_FILTER ":TestAll*")
+    endif()
+  endif()
   if(NOT TEST_SHARDS)  # also when SHARDS has no value
     set(TEST_SHARDS 1)
   endif()

@@ -1,10 +1,14 @@
 """What all Python tests share: the markers, and the environment of the programs that they start.
 
-`make test` runs the tests without a marker at the same time, on as many cores as there are, then those marked `mpi` two at a
-time, then those marked `alone` one after the other. `make test-all` also runs those marked `slow`.
+`make test` runs the tests without a marker at the same time, on as many cores as there are, then those marked `mpi`, then those
+marked `alone` one after the other. `make test-all` also runs those marked `slow`. Each test's processor time goes into the results
+as `cpu_s`, with the processes that it waited for, and `scripts/test_summary` compares it with budgets.
 """
 import os
+import resource
 import signal
+
+import pytest
 
 # Tests compare bits of one run with another's: both are to multiply by one path, not by what measures faster at the moment.
 os.environ.setdefault("ATHANOR_MATMUL", "default")
@@ -30,3 +34,29 @@ MARKERS = {
 def pytest_configure(config):
     for name, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{name}: {meaning}")
+
+
+def processor_seconds():
+    """The time of this process and of those that it waited for."""
+    usages = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(usage.ru_utime + usage.ru_stime for usage in usages)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    if item.get_closest_marker("slow"):
+        item.user_properties.append(("slow", True))
+    begin = processor_seconds()
+    try:
+        return (yield)
+    finally:  # fixtures count for their room; it is chance which test makes what several share
+        item.user_properties.append(("setup_cpu_s", round(processor_seconds() - begin, 3)))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    begin = processor_seconds()
+    try:
+        return (yield)
+    finally:
+        item.user_properties.append(("cpu_s", round(processor_seconds() - begin, 3)))

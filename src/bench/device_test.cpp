@@ -36,6 +36,7 @@ class OnDeviceBench : public FolderTest {
     guarded::queues().set_order({});
     FolderTest::TearDown();
   }
+  void verify_all(const std::string& gemm_type, const std::string& moe_type, const std::string& optimizer_type);
   // Runs a benchmark and returns its results by name.
   template <class Arguments>
   std::map<std::string, nlohmann::json> results(int (*entry)(const void*), Arguments given) {
@@ -66,21 +67,36 @@ TEST_F(OnDeviceBench, ALapEndsWhenTheDeviceIsDone) {
   EXPECT_TRUE(ran);
 }
 
-TEST_F(OnDeviceBench, ProductsExpertsAndTheOptimizerAreVerifiedThere) {
+// Verifies in these types; "": in both.
+void OnDeviceBench::verify_all(const std::string& gemm_type, const std::string& moe_type,
+                               const std::string& optimizer_type) {
   guarded::queues().set_order({guarded::Order::Kind::kDrawn, 2});
   BenchGemmArguments gemm;
+  gemm.dtype = gemm_type;
   gemm.any_shape = true;
   gemm.experts = 3, gemm.rows = 8, gemm.k = 32, gemm.n = 16;
   EXPECT_TRUE(results(&athanor_core_bench_gemm, gemm).contains("grouped weight gradient"));
   BenchMoeArguments moe;
+  moe.dtype = moe_type;
   moe.any_shape = true;
   moe.tokens = 64, moe.hidden = 32, moe.ffn = 16, moe.experts = 4, moe.topk = 2;
   EXPECT_TRUE(results(&athanor_core_bench_moe, moe).contains("moe, experts"));
   BenchOptimizerArguments optimizer;
+  optimizer.dtype = optimizer_type;
   optimizer.parameters = 1000;
   EXPECT_TRUE(results(&athanor_core_bench_optimizer, optimizer).contains("adamw"));
-  optimizer.name = "lamb";
-  EXPECT_TRUE(results(&athanor_core_bench_optimizer, optimizer).contains("lamb"));
+}
+
+TEST_F(OnDeviceBench, ProductsExpertsAndTheOptimizerAreVerifiedThere) { verify_all("bfloat16", "float32", "float32"); }
+
+// Also an optimizer that is measured with AdamW, whose smallest model has 17 million parameters.
+class TestAllOnDeviceBench : public OnDeviceBench {};
+TEST_F(TestAllOnDeviceBench, ProductsExpertsAndTheOptimizerAreVerifiedThere) {
+  verify_all("", "", "");
+  BenchOptimizerArguments lamb;
+  lamb.name = "lamb";
+  lamb.parameters = 1000;
+  EXPECT_TRUE(results(&athanor_core_bench_optimizer, lamb).contains("lamb"));
 }
 
 TEST_F(OnDeviceBench, AStepStatesItsLaunchesCopiesAndWaits) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <random>
 #include <thread>
 
@@ -34,17 +35,38 @@ std::vector<Reduction> reductions(at::ScalarType type) {
   return {Reduction::kSum, Reduction::kMean, Reduction::kMax};
 }
 
+// Terms, and what the tree makes of them by each reduction, computed once for all ranks.
+struct Sums {
+  at::ScalarType type;
+  int64_t count;
+  std::vector<Tensor> terms;
+  std::vector<std::pair<Reduction, Tensor>> expected;
+
+  const Tensor& term(int rank) const { return terms[static_cast<size_t>(rank)]; }
+};
+
+std::vector<Sums> sums_of(int n, int call, int64_t parts,
+                          const std::function<std::vector<Reduction>(at::ScalarType)>& reductions_of) {
+  std::vector<Sums> all;
+  for (at::ScalarType type : kTypes) {
+    for (int64_t count : kCounts) {
+      Sums& one = all.emplace_back(Sums{type, count, terms_of_all(n, call, count * parts, type), {}});
+      for (Reduction reduction : reductions_of(type))
+        one.expected.emplace_back(reduction, tree_of(one.terms, reduction));
+    }
+  }
+  return all;
+}
+
 TEST(Communicator, AllReduceIsTheTreeBitForBit) {
   for (int n : kSizes) {
-    run_ranks(n, [n](World& world) {
-      for (at::ScalarType type : kTypes) {
-        for (int64_t count : kCounts) {
-          for (Reduction reduction : reductions(type)) {
-            const Tensor x = term_of(world.rank(), 1, count, type).clone();
-            world.all().all_reduce(x, reduction).wait();
-            require(same_bits(x, tree_of(terms_of_all(n, 1, count, type), reduction)),
-                    label("all_reduce", n, count, type));
-          }
+    const std::vector<Sums> all = sums_of(n, 1, 1, reductions);
+    run_ranks(n, [&](World& world) {
+      for (const Sums& one : all) {
+        for (const auto& [reduction, expected] : one.expected) {
+          const Tensor x = one.term(world.rank()).clone();
+          world.all().all_reduce(x, reduction).wait();
+          require(same_bits(x, expected), label("all_reduce", n, one.count, one.type));
         }
       }
     });
@@ -53,19 +75,19 @@ TEST(Communicator, AllReduceIsTheTreeBitForBit) {
 
 TEST(Communicator, ReduceScatterIsTheTreeBitForBitAndLeavesTheOtherPartsAlone) {
   for (int n : kSizes) {
-    run_ranks(n, [n](World& world) {
+    const std::vector<Sums> all = sums_of(n, 2, n, [](at::ScalarType) { return std::vector{Reduction::kSum}; });
+    run_ranks(n, [&](World& world) {
       const int me = world.rank();
-      for (at::ScalarType type : kTypes) {
-        for (int64_t count : kCounts) {
-          for (bool in_place : {false, true}) {
-            const Tensor in = term_of(me, 2, count * n, type).clone(), before = in.clone();
-            const Tensor out = in_place ? in.narrow(0, me * count, count) : at::empty({count}, type);
-            world.all().reduce_scatter(out, in).wait();
-            const Tensor sum = tree_of(terms_of_all(n, 2, count * n, type), Reduction::kSum);
-            require(same_bits(out, sum.narrow(0, me * count, count)), label("reduce_scatter", n, count, type));
-            if (in_place) before.narrow(0, me * count, count).copy_(out);
-            require(same_bits(in, before), label("other parts of reduce_scatter", n, count, type));
-          }
+      for (const Sums& one : all) {
+        const int64_t count = one.count;
+        for (bool in_place : {false, true}) {
+          const Tensor in = one.term(me).clone(), before = in.clone();
+          const Tensor out = in_place ? in.narrow(0, me * count, count) : at::empty({count}, one.type);
+          world.all().reduce_scatter(out, in).wait();
+          require(same_bits(out, one.expected[0].second.narrow(0, me * count, count)),
+                  label("reduce_scatter", n, count, one.type));
+          if (in_place) before.narrow(0, me * count, count).copy_(out);
+          require(same_bits(in, before), label("other parts of reduce_scatter", n, count, one.type));
         }
       }
     });
@@ -73,35 +95,36 @@ TEST(Communicator, ReduceScatterIsTheTreeBitForBitAndLeavesTheOtherPartsAlone) {
 }
 
 TEST(Communicator, MegabytesGoThroughPiecesAndWindows) {
+  constexpr int64_t kCount = 3'000'001;
+  const std::vector<Tensor> terms = terms_of_all(3, 3, kCount, at::kFloat);
+  const Tensor sum = tree_of(terms, Reduction::kSum);
   run_ranks(3,
-            [](World& world) {
-              const int64_t count = 3'000'001;
-              const Tensor x = term_of(world.rank(), 3, count, at::kFloat).clone();
-              const Tensor sum = tree_of(terms_of_all(3, 3, count, at::kFloat), Reduction::kSum);
+            [&](World& world) {
+              const auto me = static_cast<size_t>(world.rank());
+              const Tensor x = terms[me].clone();
               world.all().all_reduce(x).wait();
               require(same_bits(x, sum), "all_reduce of 12 MB");
-              const Tensor y = world.rank() == 1 ? term_of(1, 4, count, at::kFloat).clone() : at::zeros({count});
+              const Tensor y = me == 1 ? terms[1].clone() : at::zeros({kCount});
               world.all().broadcast(y, 1).wait();
-              require(same_bits(y, term_of(1, 4, count, at::kFloat)), "broadcast of 12 MB");
-              const Tensor all = at::empty({3, count});
-              world.all().all_gather(all, term_of(world.rank(), 5, count, at::kFloat)).wait();
+              require(same_bits(y, terms[1]), "broadcast of 12 MB");
+              const Tensor all = at::empty({3, kCount});
+              world.all().all_gather(all, terms[me]).wait();
               for (int r = 0; r < 3; ++r)
-                require(same_bits(all[r], term_of(r, 5, count, at::kFloat)), "all_gather of 12 MB");
+                require(same_bits(all[r], terms[static_cast<size_t>(r)]), "all_gather of 12 MB");
             },
             {}, {.delivers = {}, .max_delay_polls = 3});
 }
 
 // A member that forwards may learn of its chunks out of order.
 TEST(Communicator, MegabytesAreBroadcastThroughMembersThatForwardThem) {
+  const Tensor sent = term_of(9, 4, 3'000'001, at::kFloat);
   for (const int n : {4, 7, 8}) {
     for (const int root : {0, 2}) {
       run_ranks(n,
-                [n, root](World& world) {
-                  const int64_t count = 3'000'001;
-                  const Tensor x = world.rank() == root ? term_of(9, 4, count, at::kFloat).clone() : at::zeros({count});
+                [&](World& world) {
+                  const Tensor x = world.rank() == root ? sent.clone() : at::zeros_like(sent);
                   world.all().broadcast(x, root).wait();
-                  require(same_bits(x, term_of(9, 4, count, at::kFloat)),
-                          fmt::format("broadcast from {} of {}", root, n));
+                  require(same_bits(x, sent), fmt::format("broadcast from {} of {}", root, n));
                 },
                 {}, {.delivers = {}, .max_delay_polls = 3});
     }
@@ -228,9 +251,12 @@ TEST(Communicator, ABarrierEndsWhenTheLastHasCome) {
 }
 
 TEST(Communicator, GroupsThatOverlapDoNotWaitForOneAnotherNorMix) {
+  std::vector<std::vector<Tensor>> terms_of_call;
+  for (int call = 0; call < 12; ++call)
+    terms_of_call.push_back(terms_of_all(6, call, call % 4 == 0 ? 30'000 : 10 + call, at::kFloat));
   for (int seed = 0; seed < 4; ++seed) {
     run_ranks(6,
-              [seed](World& world) {
+              [&](World& world) {
                 const int me = world.rank();
                 const auto rows = world.make_group({{0, 1, 2}, {3, 4, 5}}, "rows");
                 const auto columns = world.make_group({{3, 0}, {1, 4}, {2, 5}}, "columns");
@@ -248,12 +274,11 @@ TEST(Communicator, GroupsThatOverlapDoNotWaitForOneAnotherNorMix) {
                 int num_started[3] = {};
                 for (int g : order) {
                   Communicator& group = *groups[g];
-                  const int call = num_started[g]++;
-                  const int64_t count = call % 4 == 0 ? 30'000 : 10 + call;
+                  const std::vector<Tensor>& of_all = terms_of_call[static_cast<size_t>(num_started[g]++)];
                   std::vector<Tensor> terms;
-                  for (int r : group.options().world_ranks) terms.push_back(term_of(r, call, count, at::kFloat));
+                  for (int r : group.options().world_ranks) terms.push_back(of_all[static_cast<size_t>(r)]);
                   One one;
-                  one.x = term_of(me, call, count, at::kFloat).clone();
+                  one.x = of_all[static_cast<size_t>(me)].clone();
                   one.expected = tree_of(terms, Reduction::kSum);
                   one.pending = group.all_reduce(one.x);
                   all.push_back(one);
@@ -272,13 +297,13 @@ TEST(Communicator, GoesOnWhileTheCallerComputes) {
   run_ranks(4, [](World& world) {
     const auto begin = std::chrono::steady_clock::now();
     // Each turn has four messages, one after the other. A thread that only looks at intervals if the roll is called
-    // would need 12 s.
-    for (int turn = 0; turn < 30; ++turn) {
+    // would need two minutes.
+    for (int turn = 0; turn < 300; ++turn) {
       const Tensor x = at::ones({100});
       const Pending pending = world.all().all_reduce(x);
       while (!pending.done()) {  // without a wait
-        require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(6), "it does not continue by itself");
-        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+        require(std::chrono::steady_clock::now() - begin < std::chrono::seconds(60), "it does not continue by itself");
+        std::this_thread::sleep_for(std::chrono::microseconds(100));
       }
       require(x[99].item<float>() == 4, "the sum");
     }

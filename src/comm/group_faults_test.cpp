@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include <exception>
 #include <numeric>
 #include <thread>
 
@@ -20,20 +21,30 @@ using std::chrono::milliseconds;
 std::vector<std::string> messages_of(int n, const WorldOptions& options, const std::function<void(World&)>& rank,
                                      const ThreadNetwork& network = {}) {
   std::vector<std::string> messages(static_cast<size_t>(n));
+  std::vector<std::exception_ptr> others(messages.size());
   std::atomic<int> num_over = 0;
-  run_ranks(
-      n,
-      [&](World& world) {
-        try {
-          rank(world);
-        } catch (const CommError& error) {
-          messages[static_cast<size_t>(world.rank())] = error.what();
-        }
-        // A rank that leaves takes its messages with it.
-        ++num_over;
-        while (num_over < n) std::this_thread::sleep_for(milliseconds(1));
-      },
-      options, network);
+  const auto run = [&](World& world) {
+    const auto me = static_cast<size_t>(world.rank());
+    try {
+      rank(world);
+    } catch (const CommError& error) {
+      messages[me] = error.what();
+    } catch (...) {
+      others[me] = std::current_exception();
+    }
+    // A rank that leaves takes its messages with it.
+    ++num_over;
+    while (num_over < n) std::this_thread::sleep_for(milliseconds(1));
+    // One that throws does not wait for its unfinished calls.
+    if (!messages[me].empty()) throw CommError(messages[me]);
+  };
+  try {
+    run_ranks(n, run, options, network);
+  } catch (const CommError&) {
+    // The caller looks at the messages.
+  }
+  for (const std::exception_ptr& other : others)
+    if (other) std::rethrow_exception(other);
   return messages;
 }
 

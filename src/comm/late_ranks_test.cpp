@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <exception>
 #include <thread>
 
 #include "base/error.h"
@@ -20,21 +21,28 @@ constexpr milliseconds kTimeout{400};
 
 void nap(milliseconds time) { std::this_thread::sleep_for(time); }
 
-/// Returns each rank's CommError; "" for a rank without one. All ranks stay until the last is done.
+/// Returns each rank's CommError; "" for a rank without one. All ranks stay until the last is done, so a rank whose
+/// function returns at once is there, and in no call, for as long as others wait for it.
 std::vector<std::string> messages_of(int n, const std::function<void(World&)>& rank, milliseconds timeout = kTimeout) {
   std::vector<std::string> messages(static_cast<size_t>(n));
+  std::vector<std::exception_ptr> others(messages.size());
   std::atomic<int> num_over = 0;
   run_ranks(n,
             [&](World& world) {
+              const auto me = static_cast<size_t>(world.rank());
               try {
                 rank(world);
               } catch (const CommError& error) {
-                messages[static_cast<size_t>(world.rank())] = error.what();
+                messages[me] = error.what();
+              } catch (...) {
+                others[me] = std::current_exception();
               }
               ++num_over;
               while (num_over < n) nap(milliseconds(1));
             },
             {.timeout = timeout});
+  for (const std::exception_ptr& other : others)
+    if (other) std::rethrow_exception(other);
   return messages;
 }
 
@@ -72,17 +80,14 @@ TEST(LateRanks, OneThatStopsWorkingIsNamedWhoeverSpeaks) {
 
 TEST(LateRanks, TheErrorHasTheMissingRankWithItsHostApartFromItsText) {
   std::vector<RankOnHost> missing;
-  run_ranks(4,
-            [&](World& world) {
-              if (world.rank() == 2) return nap(4 * kTimeout);
-              try {
-                world.all().all_reduce(at::ones({4})).wait();
-              } catch (const MissingRanks& error) {
-                if (world.rank() == 0) missing = error.ranks();
-                nap(4 * kTimeout);
-              }
-            },
-            {.timeout = kTimeout});
+  messages_of(4, [&](World& world) {
+    if (world.rank() == 2) return;
+    try {
+      world.all().all_reduce(at::ones({4})).wait();
+    } catch (const MissingRanks& error) {
+      if (world.rank() == 0) missing = error.ranks();
+    }
+  });
   ASSERT_EQ(missing.size(), 1u);
   EXPECT_EQ(missing[0].rank, 2);
   EXPECT_NE(missing[0].host, "");
@@ -91,7 +96,7 @@ TEST(LateRanks, TheErrorHasTheMissingRankWithItsHostApartFromItsText) {
 TEST(LateRanks, WorkOfOneDoesNotExcuseAnother) {
   const auto messages = messages_of(4, [](World& world) {
     if (world.rank() == 0) return work(world, 4 * kTimeout);
-    if (world.rank() == 2) return nap(4 * kTimeout);
+    if (world.rank() == 2) return;
     world.all().all_gather(at::ones({16}), at::ones({4})).wait();
   });
   for (const size_t r : {size_t{1}, size_t{3}}) EXPECT_TRUE(has(messages[r], "missing: rank 2 (")) << messages[r];
@@ -129,7 +134,7 @@ TEST(LateRanks, InALargeGroupOneRankLooksAndTheOthersAskIt) {
 
 TEST(LateRanks, IfTheFirstMemberIsLateTheOthersLookThemselves) {
   const auto messages = messages_of(20, [](World& world) {
-    if (world.rank() == 0) return nap(3 * kTimeout);
+    if (world.rank() == 0) return;
     world.all().all_reduce(at::ones({100'000})).wait();
   });
   for (size_t r = 1; r < 20; ++r) EXPECT_TRUE(has(messages[r], "missing: rank 0 (")) << messages[r];
@@ -138,7 +143,7 @@ TEST(LateRanks, IfTheFirstMemberIsLateTheOthersLookThemselves) {
 TEST(LateRanks, AChainOfGroupsLeadsToTheOneThatIsLate) {
   const auto messages = messages_of(3, [](World& world) {
     const auto a = world.make_group({{0, 1}, {2}}, "alpha"), b = world.make_group({{0}, {1, 2}}, "beta");
-    if (world.rank() == 0) return nap(6 * kTimeout);
+    if (world.rank() == 0) return;
     if (world.rank() == 1) {
       nap(kTimeout / 2);  // so that rank 2 is the first to give up
       a->all_reduce(at::ones({4})).wait();
@@ -169,7 +174,7 @@ std::vector<std::string> messages_of_two_pipelines(milliseconds pause) {
     const auto pipeline = world.make_group({{0, 2}, {1, 3}}, "pipeline"),
                data = world.make_group({{0, 1}, {2, 3}}, "data");
     const Tensor x = at::ones({4});
-    if (world.rank() == 1) return nap(6 * kTimeout);
+    if (world.rank() == 1) return;
     if (world.rank() == 3) return;
     if (world.rank() == 2) {
       nap(pause);
@@ -197,7 +202,7 @@ TEST(LateRanks, AnAnswerWaitsForNoThreadOfTheRankThatIsAsked) {
   // The rank's caller computes all the time, and the questions of hundreds of ranks are answered meanwhile.
   const auto begin = std::chrono::steady_clock::now();
   const auto messages = messages_of(24, [](World& world) {
-    if (world.rank() == 5) return nap(5 * kTimeout);
+    if (world.rank() == 5) return;
     world.all().all_gather(at::ones({24 * 4}), at::ones({4})).wait();
   });
   for (size_t r = 0; r < 24; ++r) {
@@ -235,7 +240,7 @@ TEST(LateRanks, OneThatWasKeptWaitingItselfHasATimeoutOfItsOwnAfterwards) {
 
 TEST(LateRanks, ACollectiveThatWaitsInLineNamesWhoHoldsUpThoseBeforeIt) {
   const auto messages = messages_of(3, [](World& world) {
-    if (world.rank() == 2) return nap(6 * kTimeout);
+    if (world.rank() == 2) return;
     std::vector<Pending> pending;
     for (int i = 0; i < 100; ++i) pending.push_back(world.all().all_reduce(at::ones({4})));
     pending.back().wait();

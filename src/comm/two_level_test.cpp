@@ -78,14 +78,16 @@ TEST(TwoLevel, AllReduceHasTheTreesBitsWhereTheInnerSizeIsAPowerOfTwoAndIsWithin
         if (type == at::kLong && reduction == Reduction::kMean) continue;
         SCOPED_TRACE(
             fmt::format("{} x {}, {}, {}", shape.inner, shape.outer, at::toString(type), static_cast<int>(reduction)));
-        for (const int64_t count : {int64_t{1}, int64_t{5}, int64_t{1024}, int64_t{4099}}) {
-          const auto terms = terms_of_all(shape.size(), 0, count, type);
-          over(shape, [&](World& world, TwoLevel& two) {
+        std::vector<std::vector<Tensor>> terms_of_sizes;
+        for (const int64_t count : {1, 5, 1024, 4099})
+          terms_of_sizes.push_back(terms_of_all(shape.size(), 0, count, type));
+        over(shape, [&](World& world, TwoLevel& two) {
+          for (const auto& terms : terms_of_sizes) {
             const Tensor x = terms[static_cast<size_t>(world.rank())].clone();
             two.all_reduce(x, reduction).wait();
             expect_sum(x, terms, reduction, shape);
-          });
-        }
+          }
+        });
       }
     }
   }

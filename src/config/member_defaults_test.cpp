@@ -1,5 +1,6 @@
-// The defaults of members stand for what the configuration of an old run lacks, so they never change: a run that is resumed would
-// train with other numbers. A better default is derived where a new run's configuration is resolved (config/defaults.h).
+// The defaults of members stand for what the configuration of an old run lacks, so they never change: a run that is
+// resumed would train with other numbers. A better default is derived where a new run's configuration is resolved
+// (config/defaults.h).
 
 #include <gtest/gtest.h>
 
@@ -30,7 +31,8 @@ TEST(MemberDefaults, AreThoseThatOldRunsWereMadeWith) {
       ADD_FAILURE() << "add to tests/old_runs/member_defaults.txt:\n" << name << " = " << value;
       continue;
     }
-    EXPECT_EQ(value, found->second) << name << " stands for what old files lack; derive a new default where it is resolved";
+    EXPECT_EQ(value, found->second) << name
+                                    << " stands for what old files lack; derive a new default where it is resolved";
     kept.erase(found);
   }
   EXPECT_TRUE(kept.empty()) << kept.begin()->first << " is gone: old files that have it are refused";

@@ -21,8 +21,11 @@ namespace {
 namespace fs = std::filesystem;
 using guarded::Order;
 
+struct Way;
+
 class OnDeviceModels : public FolderTest {
  protected:
+  void continue_greedily(const std::vector<Way>& ways);
   void TearDown() override {
     guarded::offer(false);
     guarded::queues().set_order({});
@@ -66,7 +69,12 @@ std::map<size_t, std::vector<uint32_t>> continued(const LoadedModel& model, cons
   return answers.answers;
 }
 
-TEST_F(OnDeviceModels, ContinueTextsGreedilyAsOnTheCpu) {
+struct Way {
+  bool kernels;
+  Order order;
+};
+
+void OnDeviceModels::continue_greedily(const std::vector<Way>& ways) {
   for (const char* family : {"llama", "qwen3_moe"}) {
     const fs::path run = trained(family);
     const GenerationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}, .batch_size = 4};
@@ -75,16 +83,26 @@ TEST_F(OnDeviceModels, ContinueTextsGreedilyAsOnTheCpu) {
     };
     const auto expected = on(at::kCPU);
     ASSERT_EQ(expected.size(), 6u);
-    for (const bool kernels : {true, false}) {
+    for (const auto& [kernels, order] : ways) {
       guarded::set_kernels(kernels);
-      for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 5}}) {
-        guarded::queues().set_order(order);
-        EXPECT_EQ(on(guarded::kDevice), expected) << family << (kernels ? " with" : " without") << " kernels";
-      }
+      guarded::queues().set_order(order);
+      EXPECT_EQ(on(guarded::kDevice), expected) << family << (kernels ? " with" : " without") << " kernels";
     }
     guarded::set_kernels(true);
     guarded::queues().set_order({});
   }
+}
+
+TEST_F(OnDeviceModels, ContinueTextsGreedilyAsOnTheCpu) {
+  continue_greedily({{true, {Order::Kind::kLatest}}, {true, {Order::Kind::kDrawn, 5}}, {false, {}}});
+}
+class TestAllOnDeviceModels : public OnDeviceModels {};
+TEST_F(TestAllOnDeviceModels, ContinueTextsGreedilyAsOnTheCpu) {
+  std::vector<Way> all;
+  for (const bool kernels : {true, false})
+    for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 5}})
+      all.push_back({kernels, order});
+  continue_greedily(all);
 }
 
 // The first token of all texts, and six more: each pass fetches the logits of all texts together. Whole numbers and

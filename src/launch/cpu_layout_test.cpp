@@ -18,13 +18,17 @@ class CpuLayoutOf : public RecordedMachine {
     return join(texts, ":");
   }
   // The ranks of a machine, one for each of its first devices.
-  CoreShares share(const std::string& name, int ranks, std::vector<int> excluded = {}, int reserved = 0) {
+  static CoreShares share(const std::string& name, int ranks, std::vector<int> excluded = {}, int reserved = 0) {
     const auto here = machine(name);
+    return share(read_cpu_layout(here), find_devices(here), ranks, std::move(excluded), reserved);
+  }
+  static CoreShares share(const CpuLayout& layout, const NodeDevices& found, int ranks, std::vector<int> excluded = {},
+                          int reserved = 0) {
     std::vector<int> numa;
-    for (const auto& device : find_devices(here).devices)
+    for (const auto& device : found.devices)
       if (std::ssize(numa) < ranks) numa.push_back(device.numa);
     if (std::ssize(numa) < ranks) numa.clear();
-    return divide_cores(read_cpu_layout(here), {ranks, numa, std::move(excluded), reserved});
+    return divide_cores(layout, {ranks, numa, std::move(excluded), reserved});
   }
 };
 
@@ -94,9 +98,12 @@ TEST_F(CpuLayoutOf, MoreRanksThanCoresAreNotBound) {
 
 TEST_F(CpuLayoutOf, NoCoreIsGivenToTwoRanksWhateverTheirNumber) {
   for (const char* name : {"aurora", "frontier", "dgx_h100", "two_sockets"}) {
+    const auto here = machine(name);
+    const auto layout = read_cpu_layout(here);
+    const auto devices = find_devices(here);
     for (const int ranks : {1, 2, 3, 5, 7, 8, 12, 31, 52, 55}) {
       std::set<int> used;
-      for (const auto& cpus : share(name, ranks).cpus) {
+      for (const auto& cpus : share(layout, devices, ranks).cpus) {
         EXPECT_FALSE(cpus.empty()) << name << " " << ranks;
         for (const int cpu : cpus) EXPECT_TRUE(used.insert(cpu).second) << name << " " << ranks << " " << cpu;
       }
@@ -105,7 +112,7 @@ TEST_F(CpuLayoutOf, NoCoreIsGivenToTwoRanksWhateverTheirNumber) {
 }
 
 TEST_F(CpuLayoutOf, OnlyCoresThatThisProcessMayRunOnAreDivided) {
-  const auto here = machine("aurora");
+  const auto here = machine_of_its_own("aurora");
   put(here, "proc/self/status", "Name:\tathanor\nCpus_allowed_list:\t1-51,53-103,105-155");
   const auto layout = read_cpu_layout(here);
   EXPECT_EQ(layout.cores.size(), 102u);

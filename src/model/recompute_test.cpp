@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "base/testing/test_all.h"
 #include "config/families.h"
 #include "model/decoder.h"
 #include "model/initialize.h"
@@ -45,7 +46,7 @@ struct Result {
 };
 
 Result run(const ModelConfig& model, at::ScalarType dtype, const DecoderOptions& decoder_options, const Tensor& tokens,
-           const ops::DocumentLengths& documents) {
+           const ops::DocumentLengths& documents, int microbatches = 2) {
   ParameterStore parameters(make_bucket_entries(model), dtype, ParameterStore::Use::kTraining);
   initialize_parameters(model, 1, parameters);
   Decoder decoder(model, parameters, decoder_options);
@@ -56,7 +57,7 @@ Result run(const ModelConfig& model, at::ScalarType dtype, const DecoderOptions&
   labels.aux_scale = 0.01;
   labels.z_scale = 0.001;
   Result result;
-  for (int microbatch = 0; microbatch < 2; ++microbatch) {
+  for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
     decoder.forward(microbatch, tokens, &labels);
     decoder.backward(microbatch, {});
     result.parts += decoder.take_parts(microbatch);
@@ -68,6 +69,8 @@ Result run(const ModelConfig& model, at::ScalarType dtype, const DecoderOptions&
 class RecomputeTest : public testing::TestWithParam<std::string> {};
 INSTANTIATE_TEST_SUITE_P(Families, RecomputeTest, testing::ValuesIn(family_names()),
                          [](const auto& instance) { return instance.param; });
+INSTANTIATE_TEST_SUITE_P(TestAll, RecomputeTest, testing::ValuesIn(family_names()),
+                         [](const auto& instance) { return instance.param; });
 
 TEST_P(RecomputeTest, EverySubsetGivesTheBitsOfNone) {
   at::manual_seed(1);
@@ -76,6 +79,10 @@ TEST_P(RecomputeTest, EverySubsetGivesTheBitsOfNone) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     for (const ops::DocumentLengths& documents : {ops::DocumentLengths{}, ops::DocumentLengths{{5, 1, 18}, {24}}}) {
       for (const auto scope : {moe::AuxScope::kSequence, moe::AuxScope::kGlobal, moe::AuxScope::kTransformers}) {
+        // In `make test` one type with each scope, and documents with one of both.
+        const bool is_bf16 = dtype == at::kBFloat16, is_global = scope == moe::AuxScope::kGlobal;
+        const bool is_of_part = is_bf16 == !documents.empty() && (!model.is_moe() || is_bf16 == is_global);
+        if (!test::is_of_test_all() && !is_of_part) continue;
         const Result none = run(model, dtype, options(scope, 7, {}), tokens, documents);
         for (int bits = 1; bits < 16; ++bits) {
           const Result some = run(model, dtype, options(scope, 7, subset(bits)), tokens, documents);
@@ -109,19 +116,23 @@ TEST_P(RecomputeTest, ChoicesAreCountedOnce) {
 TEST_P(RecomputeTest, EachKindLowersThePeakOfMemoryAndLayerMoreThanAnyOther) {
   if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
   at::manual_seed(2);
-  const Tensor tokens = at::randint(0, 50, {2, 512}, at::kLong);
+  const bool is_whole = test::is_of_test_all();
+  const int64_t length = is_whole ? 512 : 128;
+  const Tensor tokens = at::randint(0, 50, {2, length}, at::kLong);
   ModelConfig model = tiny(GetParam(), 64);
   model.num_hidden_layers = 6;
   const auto peak = [&](const RecomputeKinds& kinds) {
-    run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens,
-        {});  // the library's own buffers, which it keeps
+    const auto train = [&] {
+      run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens, {}, is_whole ? 2 : 1);
+    };
+    train();  // the library's own buffers, which it keeps
     ops::reset_peak_cpu_memory();
     const size_t before = ops::cpu_memory().in_use_bytes;
-    run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens, {});
+    train();
     return ops::cpu_memory().peak_in_use_bytes - before;
   };
   // The memory of one tensor [tokens, hidden] in every layer except the one that backward computes.
-  const size_t stream = 2 * 512 * 64 * sizeof(float) * 5;
+  const size_t stream = static_cast<size_t>(tokens.numel()) * 64 * sizeof(float) * 5;
   const size_t none = peak({}), norm = peak({.norm = true}), attention = peak({.attention = true}),
                moe = peak({.moe = true}), three = peak(subset(7)), layer = peak({.layer = true});
   EXPECT_LT(norm, none - 3 * stream / 2);  // two normed streams, less what is computed again at the peak

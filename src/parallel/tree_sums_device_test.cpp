@@ -49,12 +49,19 @@ void in_each_order(int size, const std::function<void(comm::Communicator&, at::D
   }
 }
 
+std::vector<Tensor> terms_of(int size, int64_t count, at::ScalarType type) {
+  std::vector<Tensor> terms;
+  for (int r = 0; r < size; ++r) terms.push_back(comm::term_of(r, 1, count, type));
+  return terms;
+}
+
 struct Terms {
   std::vector<Tensor> of_ranks;
   Tensor own;  // on the device, where it is still to be computed
 
-  Terms(const comm::Communicator& group, at::Device device, int64_t count, at::ScalarType type) {
-    for (int r = 0; r < group.size(); ++r) of_ranks.push_back(comm::term_of(r, 1, count, type));
+  Terms(const comm::Communicator& group, at::Device device, int64_t count, at::ScalarType type)
+      : Terms(group, device, terms_of(group.size(), count, type)) {}
+  Terms(const comm::Communicator& group, at::Device device, std::vector<Tensor> terms) : of_ranks(std::move(terms)) {
     own = of_ranks[static_cast<size_t>(group.rank())].to(device);
     for (int i = 0; i < 8; ++i) own = own.mul(1);
   }
@@ -76,11 +83,13 @@ TEST(TreeSumsOnDevice, HaveTheBitsOfTheHostsInEachTypeAndOrder) {
 }
 
 TEST(TreeSumsOnDevice, OfLargeTensorsAreAddedInPartsWithTheSameBits) {
-  in_each_order(3, [](comm::Communicator& group, at::Device device) {
-    const int64_t count = (int64_t{4} << 20) / 3 / 4 + 3;  // no multiple of 3
-    const Terms terms(group, device, count, at::kFloat);
+  const int64_t count = (int64_t{4} << 20) / 3 / 4 + 3;  // no multiple of 3
+  const std::vector<Tensor> of_ranks = terms_of(3, count, at::kFloat);
+  const Tensor expected = tree_of(of_ranks, Reduction::kSum);
+  in_each_order(3, [&](comm::Communicator& group, at::Device device) {
+    const Terms terms(group, device, of_ranks);
     group.all_reduce(terms.own).wait();
-    require(same_bits(guarded::to_host(terms.own), tree_of(terms.of_ranks, Reduction::kSum)), "all-reduce");
+    require(same_bits(guarded::to_host(terms.own), expected), "all-reduce");
   });
 }
 

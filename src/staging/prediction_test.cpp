@@ -27,7 +27,8 @@ PredictionInput input_of(double chunks, double source, double link, double disk,
   return {chunks * kChunk, kChunk, source * kChunk, link * kChunk, disk * kChunk, latency_s};
 }
 
-TEST(Prediction, IsWithin15PercentOfTheRelayWhateverIsTheSlowest) {
+// On many nodes only every third case has its turn if `with_all` is false.
+void expect_15_percent(bool with_all) {
   const PredictionInput cases[] = {
       input_of(64, 1000, 100, 1000, 0.001),   // links
       input_of(64, 50, 100, 1000, 0.001),     // the source
@@ -39,16 +40,27 @@ TEST(Prediction, IsWithin15PercentOfTheRelayWhateverIsTheSlowest) {
   };
   for (const int nodes : {1, 2, 3, 4, 5, 8, 13, 64, 100, 300}) {
     for (size_t i = 0; i < std::size(cases); ++i) {
+      if (!with_all && nodes > 64 && (i + static_cast<size_t>(nodes)) % 3 != 0) continue;
       const double measured = measure_s(cases[i], nodes), predicted = predict_s(cases[i], nodes);
       EXPECT_NEAR(predicted / measured, 1, 0.15) << nodes << " nodes, case " << i << ": " << measured << " s";
     }
   }
 }
 
-TEST(Prediction, IsWithin15PercentOfTheRelayOn4096Nodes) {
-  const PredictionInput input = input_of(64, 1000, 100, 200, 0.001);
+TEST(Prediction, IsWithin15PercentOfTheRelayWhateverIsTheSlowest) { expect_15_percent(/*with_all=*/false); }
+
+TEST(TestAllPrediction, IsWithin15PercentOfTheRelayWhateverIsTheSlowestOnManyNodes) {
+  expect_15_percent(/*with_all=*/true);
+}
+
+void expect_15_percent_on_4096_nodes(double chunks) {
+  const PredictionInput input = input_of(chunks, 1000, 100, 200, 0.001);
   EXPECT_NEAR(predict_s(input, 4096) / measure_s(input, 4096), 1, 0.15);
 }
+
+TEST(Prediction, IsWithin15PercentOfTheRelayOn4096Nodes) { expect_15_percent_on_4096_nodes(16); }
+
+TEST(TestAllPrediction, IsWithin15PercentOfTheRelayOn4096NodesWithMoreChunks) { expect_15_percent_on_4096_nodes(64); }
 
 TEST(Prediction, TwoTreesNeedAFractionOfAChainsTimeOnManyNodes) {
   const PredictionInput input{10e9, 4 << 20, 2e9, 20e9, 2e9, 20e-6};

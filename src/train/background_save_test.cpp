@@ -167,6 +167,12 @@ const std::vector<Order> kOrders = {Order{Order::Kind::kEarliest}, Order{Order::
 
 class OnDevicesBackgroundSaves : public BackgroundSaves {
  protected:
+  // Few microbatches, since a played device takes long for each kernel.
+  RunConfig config_there(const Degrees& degrees, const std::string& name) const {
+    RunConfig c = config(degrees, name);
+    c.train.micro_batch_size = 3;
+    return c;
+  }
   // Calls `act` on each rank with a state that has taken a step.
   static void on_devices(const RunConfig& run, const Order& order, const std::function<void(TrainState&)>& act) {
     const int ranks = static_cast<int>(run.parallelism.data_parallel_shard_degree);
@@ -189,9 +195,11 @@ class OnDevicesBackgroundSaves : public BackgroundSaves {
 
 TEST_F(OnDevicesBackgroundSaves, HaveTheNumbersOfTheirStepInEachOrder) {
   for (const Degrees& degrees : {kOne, Degrees{1, 2, 2, "ep_aware"}}) {
-    const RunConfig run = config(degrees, fmt::format("run{}", degrees.shard));
+    const RunConfig run = config_there(degrees, fmt::format("run{}", degrees.shard));
     std::optional<std::map<std::string, Tensor>> expected;
     for (const Order& order : kOrders) {
+      if (degrees.shard > 1 && order.kind == Order::Kind::kEarliest)
+        continue;  // the other three show a difference, too
       fs::remove_all(checkpoint_of(run, 1));
       on_devices(run, order, [&](TrainState& state) {
         BackgroundSave saves(state, [](const SaveOutcome&) {});
@@ -226,7 +234,7 @@ std::pair<std::vector<float>, int64_t> copied(TrainState& state, bool update_wai
 }
 
 TEST_F(OnDevicesBackgroundSaves, CopiesAreThoseOfTheStateBeforeTheNextUpdateBecauseItWaitsForThem) {
-  const RunConfig run = config(kOne, "run");
+  const RunConfig run = config_there(kOne, "run");
   std::vector<float> expected;
   int64_t num_different = 0;
   for (const Order& order : kOrders) {

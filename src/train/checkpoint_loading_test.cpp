@@ -14,6 +14,7 @@
 #include "train/moment_ages.h"
 #include "train/state_pieces.h"
 #include "train/testing/device_case.h"
+#include "train/testing/few_microbatches.h"
 #include "train/testing/ranks.h"
 
 namespace athanor::checkpoint_loading_test {
@@ -67,40 +68,55 @@ class Loading : public Ranks {
     write_file_atomically(file, bytes);
   }
   static Tensor moment(TrainState& state) { return state.optimizer.set.optimizers().front()->state("exp_avg"); }
-};
 
-TEST_F(Loading, AResumePastADamagedNewestHasTheBitsOfOneThatNeverHadIt) {
-  for (const size_t i : {0, 2, 4, 6, 10}) {
-    const RunConfig first = with_routers(kLayouts[i], fmt::format("run{}", i));
+  /// Damages the newest checkpoint of a run on one layout, and continues from it on others.
+  void expect_same_bits_past_damage(const Degrees& degrees, const std::vector<Degrees>& next) const {
+    const RunConfig first = with_few_microbatches(with_routers(degrees, "run " + degrees.text()));
     on_ranks(first, [](TrainState& state) {
       initialize(state);
-      train(state, 2);
+      train(state, 1);
       save_checkpoint(state);
       train(state, 1);
       save_checkpoint(state);
     });
-    const fs::path without = folder_ / fmt::format("without{}", i), newest = checkpoint_of(first, 3);
+    const fs::path without = folder_ / ("without " + degrees.text()), newest = checkpoint_of(first, 2);
     fs::create_directories(without);
-    fs::copy(checkpoint_of(first, 2), without / step_folder_name(2));
+    fs::copy(checkpoint_of(first, 1), without / step_folder_name(1));
     {
       const auto reader = CheckpointReader::open(newest);
       damage(newest, reader.manifest().pieces.back());  // what lies before it has been filled by then
     }
-    for (const size_t next : {i, size_t{1}, size_t{9}}) {
+    for (size_t i = 0; i < next.size(); ++i) {
+      const std::string where = degrees.text() + " to " + next[i].text();
       std::vector<fs::path> ends;
       for (const fs::path& from : {checkpoints_of(first), without}) {
-        const RunConfig then = with_routers(kLayouts[next], fmt::format("then{}_{}_{}", i, next, ends.size()));
+        const std::string name = fmt::format("then {} {} {}", degrees.text(), i, ends.size());
+        const RunConfig then = with_few_microbatches(with_routers(next[i], name));
         on_ranks(then, [&](TrainState& state) {
           load_newest_or_throw(state, from);
           train(state, 2);
           save_checkpoint(state);
         });
-        ends.push_back(checkpoint_of(then, 4));
+        ends.push_back(checkpoint_of(then, 3));
       }
-      expect_equal(tensors_of(ends[0]), tensors_of(ends[1]), fmt::format("{} to {}", i, next));
-      EXPECT_EQ(numbers_of(ends[0]), numbers_of(ends[1])) << i << " to " << next;
+      expect_equal(tensors_of(ends[0]), tensors_of(ends[1]), where);
+      EXPECT_EQ(numbers_of(ends[0]), numbers_of(ends[1])) << where;
     }
   }
+};
+using TestAllLoading = Loading;
+
+// Each layout is resumed by itself or by another.
+TEST_F(Loading, AResumePastADamagedNewestHasTheBitsOfOneThatNeverHadIt) {
+  expect_same_bits_past_damage(kLayouts[0], {kLayouts[9]});
+  expect_same_bits_past_damage(kLayouts[2], {kLayouts[2]});
+  expect_same_bits_past_damage(kLayouts[6], {kLayouts[1]});
+  expect_same_bits_past_damage({2, 1, 2, "hierarchical", 2, 2}, {kOne});
+}
+
+TEST_F(TestAllLoading, AResumePastADamagedNewestHasTheBitsOfOneThatNeverHadIt) {
+  for (const size_t i : {0, 2, 4, 6, 10})
+    expect_same_bits_past_damage(kLayouts[i], {kLayouts[i], kLayouts[1], kLayouts[9]});
 }
 
 TEST_F(Loading, MomentsOfADamagedNewestDoNotStayIfTheOlderOneBringsNone) {

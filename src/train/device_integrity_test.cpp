@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <functional>
 #include <map>
 #include <optional>
 
@@ -22,10 +24,13 @@ struct Job {
   std::optional<FaultConfig> fault = {};  // in step 2
   int64_t interval = 1;
   std::string sharding = "ep_aware";
+
+  /// The last step: the one after the fault, if the first check is there.
+  int64_t steps() const { return interval == 3 ? 3 : 2; }
 };
 
 struct Told {
-  std::vector<std::string> errors;  // a rank's; "" if it went through three steps
+  std::vector<std::string> errors;  // a rank's; "" if it went through all steps
   std::vector<int> ranks;           // that they name
   ops::TransferCounts transfers;    // those of the last step that was done, of all ranks
   int64_t waits = 0, copies = 0;    // the same, counted by the devices, in step 2
@@ -41,6 +46,7 @@ class OnDevicesIntegrity : public FolderTest {
  protected:
   Told run(const Job& job, const Order& order = {}) const {
     RunConfig config = config_with(job.layout);
+    config.train.global_batch_size = job.layout.data;  // one microbatch
     config.parallelism.sharding = job.sharding;
     config.train.run_dir = folder_.string();
     std::filesystem::remove_all(folder_);
@@ -62,7 +68,7 @@ class OnDevicesIntegrity : public FolderTest {
       const Batch batch = fixed_batch(config);
       const auto rank = static_cast<size_t>(world.rank());
       try {
-        for (int64_t step = 1; step <= 3; ++step) {
+        for (int64_t step = 1; step <= job.steps(); ++step) {
           at.set_step(step);
           world.all().barrier();
           const ops::TransferCounts before = ops::transfer_counts();
@@ -92,7 +98,9 @@ class OnDevicesIntegrity : public FolderTest {
     });
     return told;
   }
+  void flips_are_found(const std::function<LayoutCase(const std::string& kind)>& layout_of) const;
 };
+class TestAllOnDevicesIntegrity : public OnDevicesIntegrity {};
 
 FaultConfig fault_of(const std::string& kind, int rank, const std::string& phase) {
   FaultConfig fault;
@@ -104,26 +112,37 @@ const LayoutCase kSharing{
     .name = "tensor and experts", .data = 2, .tensor = 2, .expert = 2, .dtype = "bfloat16", .sequence = true};
 
 TEST_F(OnDevicesIntegrity, NothingIsFoundInMemoryThatOnlyTheStepChanges) {
-  for (const LayoutCase& layout : {LayoutCase{.name = "data", .data = 3}, kSharing})
+  for (const LayoutCase& layout : {LayoutCase{.name = "data", .data = 2}, kSharing})
     for (const auto& said : run({layout}, {Order::Kind::kDrawn, 3}).errors) EXPECT_EQ(said, "") << layout.name;
 }
 
-TEST_F(OnDevicesIntegrity, ABitThatFlipsInAStepIsFoundOnItsRankWhateverItIsIn) {
+// `layout_of` a kind has a rank for it.
+void OnDevicesIntegrity::flips_are_found(const std::function<LayoutCase(const std::string& kind)>& layout_of) const {
   const std::map<std::string, std::string> words = {
       {"flip_weight", "the weights have changed in memory before the update: "},
       {"flip_master", "values of the lower bits of the master have changed in memory before the update: "},
       {"flip_moment", "values of exp_avg have changed in memory before the update: "}};
-  int rank = 0;
+  int number = 0;
   for (const auto& [kind, what] : words) {
-    const char* phase = ++rank % 2 == 0 ? "forward" : "reduce";
-    const Told told = run({kSharing, fault_of(kind, rank, phase)}, {Order::Kind::kDrawn, 5});
+    const char* phase = ++number % 2 == 0 ? "forward" : "reduce";
+    const LayoutCase layout = layout_of(kind);
+    const int rank = std::min(number, layout.ranks() - 1);
+    const Told told = run({layout, fault_of(kind, rank, phase)}, {Order::Kind::kDrawn, 5});
     for (const auto& said : told.errors) {
       EXPECT_SAYS(said, fmt::format("step 2: silent corruption on rank {} (", rank)) << kind << " " << phase;
       EXPECT_SAYS(said, what);
       EXPECT_SAYS(said, " (elements ");
     }
-    EXPECT_EQ(told.ranks, std::vector<int>(4, rank));
+    EXPECT_EQ(told.ranks, std::vector<int>(static_cast<size_t>(layout.ranks()), rank));
   }
+}
+
+TEST_F(OnDevicesIntegrity, ABitThatFlipsInAStepIsFoundOnItsRankWhateverItIsIn) {
+  const LayoutCase experts{.name = "experts", .data = 2, .expert = 2, .dtype = "bfloat16"};
+  flips_are_found([&](const std::string& kind) { return kind == "flip_moment" ? kSharing : experts; });
+}
+TEST_F(TestAllOnDevicesIntegrity, ABitThatFlipsInAStepIsFoundOnItsRankWhateverItIsIn) {
+  flips_are_found([](const std::string&) { return kSharing; });
 }
 
 // The bit flips in a step that is not checked.

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <vector>
 
+#include "base/testing/test_all.h"
 #include "parallel/testing/small_layouts.h"
 #include "train/testing/device_layouts.h"
 
@@ -26,15 +28,18 @@ std::string name_of(const Case& c) {
   return name;
 }
 
+// Two layers are the fewest that two stages can share, and the third step is the first whose numbers depend on moments
+// of more than one step. `make test-all` also takes more layers, steps and microbatches.
 RunConfig config_of(const Case& test) {
+  const bool of_test_all = test::is_of_test_all();
   const Degrees& degrees = test.degrees;
   RunConfig c = small_device_run(test.family, test.dtype);
   c.moe.dispatch = test.dispatch;
   c.moe.balance = test.balance;
   if (test.balance != "none") c.moe.balance_group = 2;  // sequences of two ranks
-  c.model.num_hidden_layers = 4;
-  c.train.steps = 4;
-  c.train.global_batch_size = 8;
+  c.model.num_hidden_layers = of_test_all ? 4 : 2;
+  c.train.steps = of_test_all ? 4 : 3;
+  c.train.global_batch_size = of_test_all ? 8 : 4;
   c.train.micro_batch_size = 1;
   set_degrees(c, degrees);
   c.parallelism.sequence_parallel = degrees.tensor > 1;
@@ -76,12 +81,26 @@ class OnDevices : public ::testing::TestWithParam<Case> {
   // Every test of a case compares with the same run, which the first of them makes.
   const EarliestRun& earliest() const {
     static std::map<std::string, EarliestRun> made;
-    const std::string name = name_of(GetParam());
+    const std::string name = name_of(GetParam()) + (test::is_of_test_all() ? " of all" : "");
     const auto found = made.find(name);
     return found != made.end() ? found->second : made.emplace(name, run_earliest(config_, world_)).first->second;
   }
 };
-INSTANTIATE_TEST_SUITE_P(, OnDevices,
+// Each family, type, sharding, dispatch and balance at least once, and each axis alone and with another.
+const std::vector<Case> kDiagonal = {
+    {"olmo", "bfloat16", {2, 2, 1, "hierarchical"}},
+    {"olmoe", "bfloat16", {1, 2, 2, "ep_aware"}, "all_to_all_2d"},
+    {"olmoe", "float32", {1, 4, 2, "optimizer"}, "allgather", "swipe"},
+    {"qwen3_moe", "float32", {1, 2, 2, "none"}, "all_to_all", "capacity"},
+    {"olmoe", "float32", {1, 2, 1, "none"}, "allgather", "forced_uniform"},
+    {"llama", "float32", {1, 1, 1, "none", 2, 1}},
+    {"qwen3", "float32", {1, 1, 1, "none", 1, 2}},
+    {"qwen3_moe", "bfloat16", {1, 1, 1, "none", 2, 2}},
+};
+INSTANTIATE_TEST_SUITE_P(, OnDevices, ::testing::ValuesIn(kDiagonal),
+                         [](const auto& each) { return name_of(each.param); });
+
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDevices,
                          ::testing::Values(Case{"llama", "float32", {1, 2, 1, "none"}},
                                            Case{"llama", "bfloat16", {1, 4, 1, "optimizer"}},
                                            Case{"olmo", "bfloat16", {2, 2, 1, "hierarchical"}},
@@ -110,58 +129,90 @@ TEST_P(OnDevices, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
   }
 }
 
+// The latest order, and drawn ones; in `make test` one of them.
+std::vector<Order> orders_for(const Case& test) {
+  const Order latest{Order::Kind::kLatest}, drawn{Order::Kind::kDrawn, 1};
+  if (test::is_of_test_all()) return {latest, drawn, {Order::Kind::kDrawn, 2}};
+  return {test.dtype == "float32" ? latest : drawn};
+}
+
 TEST_P(OnDevices, TheOrderOfTheStreamsChangesNoBit) {
-  for (const Order& order : {Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}})
+  for (const Order& order : orders_for(GetParam()))
     EXPECT_TRUE(earliest().trace.same_bits(train_on_devices(config_, world_, {.order = order})));
 }
 
 // As on a device that Athanor has no kernels for.
-TEST(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
-  for (const Case& test : {Case{"olmoe", "float32", {1, 2, 2, "ep_aware"}, "all_to_all", "swipe"},
-                           Case{"qwen3_moe", "float32", {1, 2, 2, "none"}, "allgather", "capacity"}}) {
-    const RunConfig config = config_of(test);
-    const int world = test.degrees.world();
-    const LayoutTrace expected = train_on_cpus(config, world);
-    const double rounding = rounding_of(expected, config, world);
-    guarded::set_kernels(false);
-    const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 5}});
-    guarded::set_kernels(true);
-    EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size))
-        << name_of(test);
-    EXPECT_EQ(expected.choices, found.choices) << name_of(test);
-  }
+class OnDevicesWithoutKernels : public ::testing::TestWithParam<Case> {};
+const auto kWithoutKernels =
+    ::testing::Values(Case{"olmoe", "float32", {1, 2, 2, "ep_aware"}, "all_to_all", "swipe"},
+                      Case{"qwen3_moe", "float32", {1, 2, 2, "none"}, "allgather", "capacity"});
+INSTANTIATE_TEST_SUITE_P(, OnDevicesWithoutKernels, kWithoutKernels,
+                         [](const auto& each) { return name_of(each.param); });
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDevicesWithoutKernels, kWithoutKernels,
+                         [](const auto& each) { return name_of(each.param); });
+
+TEST_P(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
+  const RunConfig config = config_of(GetParam());
+  const int world = GetParam().degrees.world();
+  const LayoutTrace expected = train_on_cpus(config, world);
+  const double rounding = rounding_of(expected, config, world);
+  guarded::set_kernels(false);
+  const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 5}});
+  guarded::set_kernels(true);
+  EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size));
+  EXPECT_EQ(expected.choices, found.choices);
 }
 
 // Each optimizer in its form for devices. Sophia-G's labels are drawn there, in a second backward whose batch is one
 // more copy.
-TEST(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThemAndAStepWaitsOnce) {
-  for (const char* name : {"sgd", "lamb", "sophiag", "muon"}) {
-    RunConfig config = config_of({"olmoe", "float32", {1, 2, 2, "ep_aware", 2, 1}});
-    config.optimizer.name = name;
-    config.optimizer.newton_schulz_dtype = "float32";
-    config.optimizer.hessian_interval = 2;
-    const LayoutTrace expected = train_on_cpus(config, 4);
-    const double rounding = rounding_of(expected, config, 4);
-    const LayoutTrace found = train_on_devices(config, 4, {.order = {Order::Kind::kDrawn, 6}});
-    EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size))
-        << name;
-    EXPECT_EQ(found.transfers.waits, promised_transfers(config, 4, config.moe.dispatch).waits) << name;
+class OnDevicesWithOtherOptimizers : public ::testing::TestWithParam<std::string> {
+ protected:
+  // Sparse, on four ranks. In `make test` only Muon, whose matrices are exchanged over both axes, takes all of them:
+  // LAMB's norms are sums over tensor ranks, and the others treat each element alone.
+  static Degrees degrees() {
+    if (test::is_of_test_all() || GetParam() == "muon") return {1, 2, 2, "ep_aware", 2, 1};
+    if (GetParam() == "lamb") return {1, 1, 1, "none", 2, 1};
+    return {1, 2, 2, "ep_aware"};
   }
+};
+const auto kOtherOptimizers = ::testing::Values("sgd", "lamb", "sophiag", "muon");
+INSTANTIATE_TEST_SUITE_P(, OnDevicesWithOtherOptimizers, kOtherOptimizers, [](const auto& each) { return each.param; });
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDevicesWithOtherOptimizers, kOtherOptimizers,
+                         [](const auto& each) { return each.param; });
+
+TEST_P(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThemAndAStepWaitsOnce) {
+  RunConfig config = config_of({"olmoe", "float32", degrees()});
+  const int world = degrees().world();
+  if (GetParam() == "sophiag") config.train.steps = 4;  // its second Hessian, in step 3, changes the numbers of step 4
+  config.optimizer.name = GetParam();
+  config.optimizer.newton_schulz_dtype = "float32";
+  config.optimizer.hessian_interval = 2;
+  const LayoutTrace expected = train_on_cpus(config, world);
+  const double rounding = rounding_of(expected, config, world);
+  const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 6}});
+  EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size));
+  EXPECT_EQ(found.transfers.waits, promised_transfers(config, world, config.moe.dispatch).waits);
 }
 
 // The library of the played devices adds along the tree as well; nothing else differs.
-TEST(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
-  for (const Case& test : {Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},
-                           Case{"llama", "bfloat16", {1, 2, 1, "optimizer", 2, 1}}}) {
-    RunConfig config = config_of(test);
-    const int world = test.degrees.world();
-    const LayoutTrace expected = train_on_devices(config, world, {});
-    config.parallelism.device_sums = "tree";
-    for (const Order& order : {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 4}}) {
-      const LayoutTrace found = train_on_devices(config, world, {.order = order});
-      EXPECT_TRUE(expected.same_bits(found)) << name_of(test);
-      EXPECT_EQ(expected.transfers.waits, found.transfers.waits) << name_of(test);
-    }
+class OnDevicesWithTreeSums : public ::testing::TestWithParam<Case> {};
+const auto kTreeSums = ::testing::Values(Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},
+                                         Case{"llama", "bfloat16", {1, 2, 1, "optimizer", 2, 1}});
+INSTANTIATE_TEST_SUITE_P(, OnDevicesWithTreeSums, kTreeSums, [](const auto& each) { return name_of(each.param); });
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDevicesWithTreeSums, kTreeSums,
+                         [](const auto& each) { return name_of(each.param); });
+
+TEST_P(OnDevicesWithTreeSums, TheNumbersAreThoseOfALibraryThatAddsAlongTheTree) {
+  RunConfig config = config_of(GetParam());
+  const int world = GetParam().degrees.world();
+  const LayoutTrace expected = train_on_devices(config, world, {});
+  config.parallelism.device_sums = "tree";
+  std::vector<Order> orders = {{Order::Kind::kDrawn, 4}};
+  if (test::is_of_test_all()) orders.insert(orders.end(), {{}, {Order::Kind::kLatest}});
+  for (const Order& order : orders) {
+    const LayoutTrace found = train_on_devices(config, world, {.order = order});
+    EXPECT_TRUE(expected.same_bits(found));
+    EXPECT_EQ(expected.transfers.waits, found.transfers.waits);
   }
 }
 

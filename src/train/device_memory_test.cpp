@@ -7,9 +7,11 @@
 #include <mutex>
 #include <set>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"
+#include "base/testing/test_all.h"
 #include "base/text.h"
 #include "comm/testing/played_groups.h"
 #include "layout/device_workspace.h"
@@ -90,17 +92,29 @@ struct Case {
 void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 
 class OnDeviceMemory : public testing::TestWithParam<Case> {};
-INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory,
-                         testing::Values(Case{"one_olmoe", "olmoe", {1, 1, 1, "none"}},
-                                         Case{"one_llama", "llama", {1, 1, 1, "none"}},
-                                         Case{"documents", "llama", {1, 1, 1, "none"}, "", "bfloat16", "document"},
-                                         Case{"fp32", "llama", {1, 1, 1, "none"}, "", "float32"},
-                                         Case{"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
-                                         Case{"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
-                                         Case{"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},
-                                         Case{"all_to_all4", "olmoe", {1, 4, 4, "ep_aware"}, "all_to_all"},
-                                         Case{"tensor2", "llama", {1, 1, 1, "none", 2, 1}},
-                                         Case{"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}}),
+const std::vector<Case> kAllCases = {
+    {"one_olmoe", "olmoe", {1, 1, 1, "none"}},
+    {"one_llama", "llama", {1, 1, 1, "none"}},
+    {"documents", "llama", {1, 1, 1, "none"}, "", "bfloat16", "document"},
+    {"fp32", "llama", {1, 1, 1, "none"}, "", "float32"},
+    {"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
+    {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
+    {"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},
+    {"all_to_all4", "olmoe", {1, 4, 4, "ep_aware"}, "all_to_all"},
+    {"tensor2", "llama", {1, 1, 1, "none", 2, 1}},
+    {"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}},
+};
+// Each family, type, scope, dispatch and axis once, on two ranks at most.
+const std::vector<Case> kDiagonal = {
+    {"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
+    {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
+    {"all_to_all2", "olmoe", {1, 2, 2, "ep_aware"}, "all_to_all"},
+    {"tensor2", "llama", {1, 1, 1, "none", 2, 1}},
+    {"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}},
+};
+INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory, testing::ValuesIn(kDiagonal),
+                         [](const auto& each) { return each.param.name; });
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDeviceMemory, testing::ValuesIn(kAllCases),
                          [](const auto& each) { return each.param.name; });
 
 TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMessagesWithinTen) {
@@ -108,6 +122,7 @@ TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMe
   config.train.dtype = GetParam().dtype;
   config.data.attention_scope = GetParam().scope;
   const int size = GetParam().degrees.world();
+  if (!test::is_of_test_all()) config.train.global_batch_size = 8;  // two microbatches on a rank at most
   const Layout layout(config, size);
   std::vector<double> peaks(static_cast<size_t>(size));
   comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
@@ -204,7 +219,7 @@ std::unique_ptr<at::ObserverContext> note_product(const at::RecordFunction& op) 
 // handle and stream.
 TEST(OnDeviceMemory, ProductsAreQueuedByTwoThreadsOnOneStream) {
   for (const bool recomputes : {false, true}) {
-    RunConfig config = config_of("olmoe", {1, 1, 1, "none"});
+    RunConfig config = small_device_run("olmoe", "bfloat16");
     if (recomputes) config.parallelism.recompute = {"layer"};
     TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 1, state.model.parameters);

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 #include <sstream>
+#include <vector>
 
 #include "base/failure.h"
 #include "base/testing/folder_test.h"
@@ -48,6 +49,7 @@ class OnDeviceRuns : public FolderTest {
     config.train.run_dir = (folder_ / name).string();
     config.checkpoint.interval = 3;
     config.checkpoint.model_interval = 6;
+    config.metrics.gemm_peak_tflops = 1;  // measuring it takes longer than such a run
     config.data.sources = {};
     config.data.sources.emplace_back();
     config.data.sources[0].path = (folder_ / "data").string();
@@ -55,6 +57,8 @@ class OnDeviceRuns : public FolderTest {
     if (!fs::exists(folder_ / "data")) write_prepared_data(folder_ / "data", config);
     return config;
   }
+  void continues_with_the_bits(const std::vector<const char*>& faults);
+  void ends_without_memory(int64_t first, int64_t apart);
   static int train(const RunConfig& config) {
     const OneRank alone(config);
     RunContext context;
@@ -133,12 +137,15 @@ TEST_F(OnDeviceRuns, AChildTrainsWhereItIsTold) {
   folder_ = own;
 }
 
-TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
+const std::vector<const char*> kKillingFaults = {"train.after_step:kill@5", "checkpoint.piece:kill@4",
+                                                 "checkpoint.before_commit:kill", "export.before_commit:kill"};
+
+// Kills a run at each of the faults, and continues it.
+void OnDeviceRuns::continues_with_the_bits(const std::vector<const char*>& faults) {
   const RunConfig whole = run("whole", "auto"), killed = run("killed", "auto");
   ASSERT_EQ(train(whole), 0);
   const std::string self = fs::read_symlink("/proc/self/exe").string();
-  for (const char* fault : {"train.after_step:kill@5", "checkpoint.piece:kill@4", "checkpoint.before_commit:kill",
-                            "export.before_commit:kill"}) {
+  for (const char* fault : faults) {
     fs::remove_all(killed.train.run_dir);
     // The child runs its test whichever share of the tests this program was given.
     const std::string command = fmt::format(
@@ -157,6 +164,15 @@ TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
     };
     EXPECT_EQ(model(killed), model(whole)) << fault;
   }
+}
+
+TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
+  const bool is_played = guarded::device_of_tests() == guarded::kDevice;
+  continues_with_the_bits(is_played ? std::vector{kKillingFaults.front()} : kKillingFaults);
+}
+class TestAllOnDeviceRuns : public OnDeviceRuns {};
+TEST_F(TestAllOnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
+  continues_with_the_bits(kKillingFaults);
 }
 
 TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
@@ -185,21 +201,20 @@ TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
 }
 
 // Whichever allocation fails once a run has begun, the run ends with the same exit code and one line, which its last
-// words have as well.
-TEST_F(OnDeviceRuns, WithoutMemoryEndWithTheirOwnCodeAndOneLineInEachPhase) {
+// words have as well. The allocations that fail are some in the second half of a run, evenly spread.
+void OnDeviceRuns::ends_without_memory(int64_t first, int64_t apart) {
   const auto small = [&](const std::string& name) {
     RunConfig config = run(name, "auto");
     config.train.steps = 2;
     config.train.validation_interval = 1;
     config.checkpoint.interval = config.checkpoint.model_interval = 0;
-    config.metrics.gemm_peak_tflops = 1;
     return config;
   };
   guarded::memory().fail_at(-1);
   ASSERT_EQ(train(small("whole")), 0);
   const int64_t all = guarded::memory().fail_at(-1);
   std::set<std::string> phases;
-  for (int64_t i = 1; i <= 12; ++i) {
+  for (int64_t i = first; i <= 12; i += apart) {
     const RunConfig config = small(fmt::format("fails_{}", i));
     const OneRank alone(config);
     RunContext context;
@@ -224,6 +239,8 @@ TEST_F(OnDeviceRuns, WithoutMemoryEndWithTheirOwnCodeAndOneLineInEachPhase) {
   }
   EXPECT_EQ(phases, (std::set<std::string>{"step", "validate"}));
 }
+TEST_F(OnDeviceRuns, WithoutMemoryEndWithTheirOwnCodeAndOneLineInEachPhase) { ends_without_memory(1, 3); }
+TEST_F(TestAllOnDeviceRuns, WithoutMemoryEndWithTheirOwnCodeAndOneLineInEachPhase) { ends_without_memory(1, 1); }
 
 }  // namespace
 }  // namespace athanor::device_run_test

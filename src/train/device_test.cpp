@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/testing/folder_test.h"
+#include "base/testing/test_all.h"
 #include "checkpoint/rotation.h"
 #include "model/initialize.h"
 #include "ops/testing/other_orders.h"
@@ -64,46 +65,81 @@ class OnDevice : public ::testing::TestWithParam<std::tuple<std::string, std::st
   }
   RunConfig config() const { return small_device_run(std::get<0>(GetParam()), std::get<1>(GetParam())); }
 };
-INSTANTIATE_TEST_SUITE_P(, OnDevice,
-                         ::testing::Combine(::testing::Values("olmo", "llama", "qwen3", "olmoe", "qwen3_moe"),
-                                            ::testing::Values("float32", "bfloat16")),
-                         [](const auto& each) { return std::get<0>(each.param) + "_" + std::get<1>(each.param); });
+
+// A step of one microbatch, where many steps are taken on the played device.
+RunConfig with_one_microbatch(RunConfig config) {
+  const bool is_played = guarded::device_of_tests().is_privateuseone();
+  if (is_played && !test::is_of_test_all()) config.train.global_batch_size = config.train.micro_batch_size;
+  return config;
+}
+
+using FamilyAndType = std::tuple<std::string, std::string>;
+std::vector<FamilyAndType> all_cases() {
+  std::vector<FamilyAndType> all;
+  for (const char* family : {"olmo", "llama", "qwen3", "olmoe", "qwen3_moe"})
+    for (const char* dtype : {"float32", "bfloat16"}) all.emplace_back(family, dtype);
+  return all;
+}
+// Each family, in one of the types. A real device, which is much faster, takes all cases.
+std::vector<FamilyAndType> cases_here() {
+  if (!guarded::device_of_tests().is_privateuseone()) return all_cases();
+  return {{"olmo", "float32"},
+          {"llama", "bfloat16"},
+          {"qwen3", "float32"},
+          {"olmoe", "bfloat16"},
+          {"qwen3_moe", "float32"}};
+}
+std::string name_of(const testing::TestParamInfo<FamilyAndType>& each) {
+  return std::get<0>(each.param) + "_" + std::get<1>(each.param);
+}
+INSTANTIATE_TEST_SUITE_P(, OnDevice, ::testing::ValuesIn(cases_here()), name_of);
+INSTANTIATE_TEST_SUITE_P(TestAll, OnDevice, ::testing::ValuesIn(all_cases()), name_of);
 
 // What rounding does to such a run is measured on the CPU, by runs whose products are added in other orders.
-void expect_the_losses_of_the_cpu(const RunConfig& config) {
-  const Trace expected = train(config, at::kCPU, 20);
+void expect_the_losses_of_the_cpu(const RunConfig& config, int64_t steps) {
+  const Trace expected = train(config, at::kCPU, steps);
   const double rounding =
-      ops::test::difference_of_paths([&] { return largest_difference(expected, train(config, at::kCPU, 20)); });
+      ops::test::difference_of_paths([&] { return largest_difference(expected, train(config, at::kCPU, steps)); });
   ASSERT_GT(rounding, 0);
   const double bound = ops::test::rounding_bound(rounding, config.model.hidden_size);
   for (const bool kernels : {true, false}) {
     guarded::set_kernels(kernels);
-    EXPECT_LE(largest_difference(expected, train(config, guarded::device_of_tests(), 20)), bound)
+    EXPECT_LE(largest_difference(expected, train(config, guarded::device_of_tests(), steps)), bound)
         << (kernels ? "with" : "without") << " kernels";
   }
 }
 
-TEST_P(OnDevice, TwentyStepsDifferFromTheCpusByWhatRoundingMakesOfThem) { expect_the_losses_of_the_cpu(config()); }
+TEST_P(OnDevice, TwentyStepsDifferFromTheCpusByWhatRoundingMakesOfThem) {
+  expect_the_losses_of_the_cpu(with_one_microbatch(config()), 20);
+}
 
-TEST(OnDeviceStep, DocumentsDifferFromTheCpusByWhatRoundingMakesOfThem) {
+void documents_differ_by_rounding(int64_t steps) {
   for (const char* dtype : {"float32", "bfloat16"}) {
-    expect_the_losses_of_the_cpu(in_documents(small_device_run("llama", dtype)));
+    expect_the_losses_of_the_cpu(in_documents(small_device_run("llama", dtype)), steps);
     guarded::set_kernels(true);
   }
 }
+TEST(OnDeviceStep, DocumentsDifferFromTheCpusByWhatRoundingMakesOfThem) { documents_differ_by_rounding(4); }
+TEST(TestAllOnDeviceStep, DocumentsDifferFromTheCpusByWhatRoundingMakesOfThem) { documents_differ_by_rounding(20); }
 
 // Muon with QK-clip, whose bound is so low that it clips.
-TEST(OnDeviceStep, OtherOptimizersDifferFromTheCpusByWhatRoundingMakesOfThem) {
+void optimizers_differ_by_rounding(int64_t steps, int64_t steps_of_sophiag) {
   for (const char* name : {"sgd", "lamb", "sophiag", "muon"}) {
-    RunConfig config = small_device_run(std::string(name) == "muon" ? "llama" : "olmoe", "float32");
+    RunConfig config =
+        with_one_microbatch(small_device_run(std::string(name) == "muon" ? "llama" : "olmoe", "float32"));
     config.optimizer.name = name;
     config.optimizer.newton_schulz_dtype = "float32";
     config.optimizer.hessian_interval = 4;
     if (config.optimizer.name == "muon") config.optimizer.qk_clip = 0.05;
     SCOPED_TRACE(name);
-    expect_the_losses_of_the_cpu(config);
+    expect_the_losses_of_the_cpu(config, config.optimizer.name == "sophiag" ? steps_of_sophiag : steps);
     guarded::set_kernels(true);
   }
+}
+// In six steps Sophia-G finds two Hessians and uses both.
+TEST(OnDeviceStep, OtherOptimizersDifferFromTheCpusByWhatRoundingMakesOfThem) { optimizers_differ_by_rounding(3, 6); }
+TEST(TestAllOnDeviceStep, OtherOptimizersDifferFromTheCpusByWhatRoundingMakesOfThem) {
+  optimizers_differ_by_rounding(20, 20);
 }
 
 TEST_P(OnDevice, TheOrderOfTheStreamsChangesNoBit) {

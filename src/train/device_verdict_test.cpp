@@ -31,6 +31,13 @@ const std::vector<LayoutCase> kDeviceLayouts = {
 // The two levels of the experts need nodes of two ranks.
 int ranks_per_node(const LayoutCase& layout) { return layout.dispatch == "all_to_all_2d" ? 2 : 1; }
 
+// The layouts of that list with these numbers.
+std::vector<LayoutCase> some_layouts(std::initializer_list<size_t> numbers) {
+  std::vector<LayoutCase> some;
+  for (const size_t number : numbers) some.push_back(kDeviceLayouts.at(number));
+  return some;
+}
+
 std::string text_of(const LayoutCase& layout, const PlannedNumbers& planned, const NumbersVerdict& verdict) {
   return fmt::format("{}: rank {}, moment {}, {}, sequence {} {}: {}; {}", layout.name, planned.bad_rank,
                      planned.moment, planned.always ? "always" : "once", planned.bad_sequence, planned.bad_place,
@@ -46,29 +53,39 @@ class OnDevicesVerdict : public ::testing::Test {
   PlannedNumbers planned(const LayoutCase& layout) {
     return {.per_node = ranks_per_node(layout), .on_devices = true, .order = {Order::Kind::kDrawn, draw_()}};
   }
+  void a_node_is_at_fault(const LayoutCase& layout, bool always);
+  void data_are_at_fault(const std::vector<LayoutCase>& layouts);
+  void every_copy_is_counted(const std::vector<LayoutCase>& layouts);
 };
+class TestAllOnDevicesVerdict : public OnDevicesVerdict {};
 
-TEST_F(OnDevicesVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) {
-  for (const LayoutCase& layout : kDeviceLayouts) {
-    for (const bool always : {false, true}) {
-      PlannedNumbers plan = planned(layout);
-      plan.bad_rank = static_cast<int>(draw_() % static_cast<unsigned>(layout.ranks()));
-      plan.always = always;
-      plan.moment = -1;
-      plan.moment = draw_() % static_cast<unsigned>(judge_planned(layout, plan).num_moments);
-      const NumbersVerdict verdict = judge_planned(layout, plan).verdict;
-      const std::string what = text_of(layout, plan, verdict);
-      EXPECT_EQ(verdict.fault, Fault::kNode) << what;
-      EXPECT_EQ(verdict.exit_code(), exit_code::kNumbersOfANode) << what;
-      ASSERT_TRUE(verdict.origin) << what;
-      EXPECT_EQ(verdict.origin->rank, plan.bad_rank) << what;
-      EXPECT_EQ(verdict.origin->device, fmt::format("guarded:{}", plan.bad_rank)) << what;
-    }
-  }
+void OnDevicesVerdict::a_node_is_at_fault(const LayoutCase& layout, bool always) {
+  PlannedNumbers plan = planned(layout);
+  plan.bad_rank = static_cast<int>(draw_() % static_cast<unsigned>(layout.ranks()));
+  plan.always = always;
+  plan.moment = -1;
+  plan.moment = draw_() % static_cast<unsigned>(judge_planned(layout, plan).num_moments);
+  const NumbersVerdict verdict = judge_planned(layout, plan).verdict;
+  const std::string what = text_of(layout, plan, verdict);
+  EXPECT_EQ(verdict.fault, Fault::kNode) << what;
+  EXPECT_EQ(verdict.exit_code(), exit_code::kNumbersOfANode) << what;
+  ASSERT_TRUE(verdict.origin) << what;
+  EXPECT_EQ(verdict.origin->rank, plan.bad_rank) << what;
+  EXPECT_EQ(verdict.origin->device, fmt::format("guarded:{}", plan.bad_rank)) << what;
 }
 
-TEST_F(OnDevicesVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) {
-  for (const LayoutCase& layout : kDeviceLayouts) {
+// Once where sequences move to another node, and always where ranks take over places.
+TEST_F(OnDevicesVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) {
+  a_node_is_at_fault(kDeviceLayouts[0], /*always=*/false);
+  a_node_is_at_fault(kDeviceLayouts[4], /*always=*/true);
+}
+TEST_F(TestAllOnDevicesVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) {
+  for (const LayoutCase& layout : kDeviceLayouts)
+    for (const bool always : {false, true}) a_node_is_at_fault(layout, always);
+}
+
+void OnDevicesVerdict::data_are_at_fault(const std::vector<LayoutCase>& layouts) {
+  for (const LayoutCase& layout : layouts) {
     PlannedNumbers plan = planned(layout);
     plan.bad_sequence = static_cast<int>(draw_() % static_cast<unsigned>(3 * layout.data));
     const NumbersVerdict verdict = judge_planned(layout, plan).verdict;
@@ -77,6 +94,12 @@ TEST_F(OnDevicesVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsName
     EXPECT_EQ(verdict.exit_code(), exit_code::kNumbersEverywhere) << what;
     EXPECT_SAYS(verdict.reason, fmt::format("sequence {} of the step's {}", plan.bad_sequence, 3 * layout.data));
   }
+}
+TEST_F(OnDevicesVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) {
+  data_are_at_fault(some_layouts({0, 5}));
+}
+TEST_F(TestAllOnDevicesVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) {
+  data_are_at_fault(kDeviceLayouts);
 }
 
 // In a step only layers are watched on a device; its repetition shows which part it was.
@@ -97,8 +120,8 @@ TEST_F(OnDevicesVerdict, AValueThatComesUpAgainIsNamedByThePartOfTheLayer) {
 
 // The transfers are counted by ops/transfer.h and by the devices: weights that another rank takes over go there and
 // back in one message each, and nothing is copied that is not counted.
-TEST_F(OnDevicesVerdict, EveryCopyOfAStepThatIsComputedAgainIsCounted) {
-  for (const LayoutCase& layout : kDeviceLayouts) {
+void OnDevicesVerdict::every_copy_is_counted(const std::vector<LayoutCase>& layouts) {
+  for (const LayoutCase& layout : layouts) {
     PlannedNumbers plan = planned(layout);
     plan.bad_rank = 1, plan.moment = 2, plan.always = false;
     const Outcome outcome = judge_planned(layout, plan);
@@ -107,6 +130,8 @@ TEST_F(OnDevicesVerdict, EveryCopyOfAStepThatIsComputedAgainIsCounted) {
     EXPECT_GE(outcome.transfers.waits, outcome.transfers.copies_to_host) << layout.name;
   }
 }
+TEST_F(OnDevicesVerdict, EveryCopyOfAStepThatIsComputedAgainIsCounted) { every_copy_is_counted(some_layouts({3, 5})); }
+TEST_F(TestAllOnDevicesVerdict, EveryCopyOfAStepThatIsComputedAgainIsCounted) { every_copy_is_counted(kDeviceLayouts); }
 
 TEST_F(OnDevicesVerdict, WithoutMemoryForTheWeightsOfAnotherRankNothingIsProven) {
   PlannedNumbers plan = planned({.name = "", .pipeline = 3});

@@ -1,8 +1,9 @@
-#include <thread>
-
 #include "train/device_watch.h"
 
 #include <gtest/gtest.h>
+
+#include <future>
+#include <latch>
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"
@@ -12,33 +13,39 @@
 namespace athanor::device_watch_test {
 namespace {
 
-using namespace std::chrono_literals;
-
 Layout two_data_ranks() {
   RunConfig config = small_device_run("llama", "float32");
   config.parallelism.data_parallel_shard_degree = 2;
   return Layout(config, 2);
 }
 
-// Returns what rank 0 reports of a step of two ranks, of which rank 1 does `misbehave`.
-std::string told(const std::function<void(Mesh&, DeviceWatch&, const at::Tensor&)>& misbehave) {
+// Returns what rank 0 reports of a step of two ranks, of which rank 1 does `misbehave`. Rank 0 begins the step once
+// rank 1 has done that, and rank 1 stays until rank 0 has reported, however slow the machine is.
+// @param timeout  of the hosts' collectives; it passes only if a rank does not come.
+std::string told(const std::function<void(Mesh&, DeviceWatch&, const at::Tensor&)>& misbehave,
+                 std::chrono::milliseconds timeout = std::chrono::minutes(1)) {
   comm::WorldOptions options;
-  options.timeout = 1500ms;
+  options.timeout = timeout;
+  std::latch both_run(2);
+  std::promise<void> has_misbehaved, is_told;
   std::string told;
   try {
     comm::run_device_ranks(
         2,
         [&](comm::World& world, at::Device device) {
+          both_run.arrive_and_wait();
           Mesh mesh(two_data_ranks(), world);
           mesh.use(device);
-          DeviceWatch watch(mesh, device, 1.5);
+          DeviceWatch watch(mesh, device, 0.5);
           const at::Tensor x = at::ones({8}).to(device);
           if (world.rank() == 1) {
             misbehave(mesh, watch, x);
-            std::this_thread::sleep_for(3500ms);  // it does not leave before rank 0 has noticed
+            has_misbehaved.set_value();
+            is_told.get_future().wait_for(std::chrono::minutes(2));
             guarded::queues().forget_all();
             return;
           }
+          has_misbehaved.get_future().wait_for(std::chrono::minutes(2));
           mesh.group(GroupKind::kData).all_reduce(x).wait();
           watch.step_is_queued();
           try {
@@ -46,6 +53,7 @@ std::string told(const std::function<void(Mesh&, DeviceWatch&, const at::Tensor&
           } catch (const CommError& error) {
             told = error.what();
           }
+          is_told.set_value();
           guarded::queues().forget_all();
         },
         options);
@@ -56,7 +64,7 @@ std::string told(const std::function<void(Mesh&, DeviceWatch&, const at::Tensor&
 }
 
 TEST(DeviceWatch, OnDevicesARankWhoseHostDoesNotComeIsNamed) {
-  const std::string text = told([](Mesh&, DeviceWatch&, const at::Tensor&) {});
+  const std::string text = told([](Mesh&, DeviceWatch&, const at::Tensor&) {}, std::chrono::milliseconds(1500));
   EXPECT_NE(text.find("missing: rank 1 ("), text.npos) << text;
 }
 

@@ -5,8 +5,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <functional>
 #include <limits>
+#include <map>
 #include <mutex>
 #include <random>
 
@@ -72,7 +74,8 @@ struct Found {
 };
 
 Found run(const LayoutCase& degrees, int spoiled, int64_t at, double value) {
-  const RunConfig config = config_with(degrees);
+  RunConfig config = config_with(degrees);
+  config.train.global_batch_size = degrees.data * std::max(2, degrees.pipeline);
   Found found;
   found.seen.resize(static_cast<size_t>(degrees.ranks()));
   std::mutex mutex;
@@ -107,20 +110,33 @@ TEST(FiniteWatch, WithoutSuchValuesNoRankHasSeenOneWhateverIsInMemoryThatWasNotW
   at::globalContext().setDeterministicAlgorithms(false, false);
 }
 
-TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout) {
+// Puts a value into `times` moments of each layout: in turns into one that is observed, and one that is sent.
+void expect_first_named(int times) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(fmt::format("drawn with seed {}", seed));
   std::mt19937 draw(seed);
+  int num_sent = 0;
+  auto turn = draw() % 2;
   for (const LayoutCase& degrees : kLayoutCases) {
-    for (int time = 0; time < 12; ++time) {
+    std::map<int, std::vector<Moment>> moments;  // the moments of each rank, if nothing is put there
+    for (int time = 0; time < times; ++time, ++turn) {
       const int rank = static_cast<int>(draw() % static_cast<unsigned>(degrees.ranks()));
-      const auto moments = static_cast<unsigned>(run(degrees, rank, -1, 0).moments.size());
-      const int64_t at = draw() % moments;
+      std::vector<Moment>& all = moments[rank];
+      if (all.empty()) all = run(degrees, rank, -1, 0).moments;
+      // Ranks that share no layer send nothing in which a value could come up.
+      const bool shares = std::ranges::any_of(all, [](const Moment& m) { return m.place.empty(); });
+      const bool is_sent = shares && turn % 2 == 1;
+      std::vector<int64_t> candidates;
+      for (size_t i = 0; i < all.size(); ++i)
+        if (all[i].place.empty() == is_sent) candidates.push_back(static_cast<int64_t>(i));
+      num_sent += is_sent;
+      ASSERT_FALSE(candidates.empty()) << degrees.name;
+      const int64_t at = candidates[draw() % candidates.size()];
       const double value = draw() % 2 == 0 ? std::numeric_limits<double>::quiet_NaN() : -INFINITY;
       const Found found = run(degrees, rank, at, value);
       const Moment& moment = found.moments.at(static_cast<size_t>(at));
       const std::string what =
-          fmt::format("{}: rank {}, moment {} of {} ({} {} {} {})", degrees.name, rank, at, moments, moment.place,
+          fmt::format("{}: rank {}, moment {} of {} ({} {} {} {})", degrees.name, rank, at, all.size(), moment.place,
                       phase_name(moment.phase), moment.microbatch, moment.group);
       ASSERT_TRUE(found.origin) << what;
       EXPECT_EQ(found.origin->rank, rank) << what;
@@ -134,7 +150,12 @@ TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout)
       }
     }
   }
+  EXPECT_GE(num_sent, 3 * times) << "in at least every second layout of tensor or expert ranks";
 }
+
+TEST(FiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout) { expect_first_named(1); }
+
+TEST(TestAllFiniteWatch, TheRankAndTheTensorInWhichTheFirstCameUpAreNamedInEveryLayout) { expect_first_named(12); }
 
 TEST(FiniteWatch, AValueThatEveryRankComputesIsSaidToHaveComeUpOnAll) {
   const RunConfig config = config_with({.name = "", .data = 2, .tensor = 2});

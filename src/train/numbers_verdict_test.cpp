@@ -5,6 +5,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <random>
 
 #include "base/exit_codes.h"
@@ -18,17 +19,27 @@ using Fault = NumbersVerdict::Fault;
 
 Outcome run(const LayoutCase& layout, const PlannedNumbers& planned) { return judge_planned(layout, planned); }
 
-TEST(NumbersVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) {
+// The layouts with several ranks; without `all` those that together have every axis and setting.
+std::vector<LayoutCase> layouts_of(bool all) {
+  constexpr std::string_view kMoreOfTheSame[] = {"tensor", "sequence", "experts, all-to-all"};
+  std::vector<LayoutCase> layouts;
+  for (const LayoutCase& layout : kLayoutCases)
+    if (layout.ranks() > 1 && (all || !std::ranges::count(kMoreOfTheSame, layout.name))) layouts.push_back(layout);
+  return layouts;
+}
+
+// Puts NaN into `times` moments of each layout: once and always in turns, on nodes of one rank and of two.
+void expect_node_at_fault(int times) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(fmt::format("drawn with seed {}", seed));
   std::mt19937 draw(seed);
-  for (const LayoutCase& layout : kLayoutCases) {
-    if (layout.ranks() == 1) continue;
-    for (int time = 0; time < 4; ++time) {
+  auto turn = draw() % 4;
+  for (const LayoutCase& layout : layouts_of(times > 1)) {
+    for (int time = 0; time < times; ++time, ++turn) {
       PlannedNumbers planned{.bad_rank = static_cast<int>(draw() % static_cast<unsigned>(layout.ranks())),
                              .moment = -1,
-                             .always = time % 2 == 0,
-                             .per_node = time / 2 == 0 || layout.ranks() < 4 ? 1 : 2};
+                             .always = turn % 2 == 0,
+                             .per_node = turn / 2 % 2 == 0 || layout.ranks() < 4 ? 1 : 2};
       planned.moment = draw() % static_cast<unsigned>(run(layout, planned).num_moments);
       const NumbersVerdict verdict = run(layout, planned).verdict;
       const std::string what = fmt::format("{}: rank {}, moment {}, {}: {}", layout.name, planned.bad_rank,
@@ -41,13 +52,17 @@ TEST(NumbersVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) {
   }
 }
 
-TEST(NumbersVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) {
+TEST(NumbersVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) { expect_node_at_fault(1); }
+
+TEST(TestAllNumbersVerdict, ANodeThatComputesNaNIsAtFaultWhetherItDoesSoOnceOrAlways) { expect_node_at_fault(4); }
+
+// Puts NaN into `times` sequences of each layout.
+void expect_data_at_fault(int times) {
   const auto seed = std::random_device()();
   SCOPED_TRACE(fmt::format("drawn with seed {}", seed));
   std::mt19937 draw(seed);
-  for (const LayoutCase& layout : kLayoutCases) {
-    if (layout.ranks() == 1) continue;
-    for (int time = 0; time < 3; ++time) {
+  for (const LayoutCase& layout : layouts_of(times > 1)) {
+    for (int time = 0; time < times; ++time) {
       const auto sequence = static_cast<int>(draw() % static_cast<unsigned>(3 * layout.data));
       const NumbersVerdict verdict = run(layout, {.bad_sequence = sequence}).verdict;
       const std::string what = fmt::format("{}: sequence {}: {}", layout.name, sequence, verdict.reason);
@@ -57,6 +72,10 @@ TEST(NumbersVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) {
     }
   }
 }
+
+TEST(NumbersVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) { expect_data_at_fault(1); }
+
+TEST(TestAllNumbersVerdict, DataThatGiveNaNAreAtFaultOnEveryNodeAndTheirPlaceIsNamed) { expect_data_at_fault(3); }
 
 TEST(NumbersVerdict, OnOneNodeNothingIsProven) {
   const Outcome outcome = run({.name = "", .data = 2}, {.bad_rank = 1, .moment = 3, .per_node = 2});

@@ -30,6 +30,8 @@ struct Ranks {
   int virtual_stages = 1;
   std::string sharding = "ep_aware", dispatch = "all_to_all";
   int kv_heads = 8;
+  int64_t layers = 4, micro_batch_size = 4;
+  int64_t microbatches = pipeline > 1 ? 4 : 2;
 
   int world() const { return data * tensor * pipeline; }
 };
@@ -39,7 +41,7 @@ RunConfig config_of(const Ranks& r) {
   RunConfig config;
   config.model.family = r.moe ? "olmoe" : "llama";
   config.model.hidden_size = 256;
-  config.model.num_hidden_layers = 4;
+  config.model.num_hidden_layers = r.layers;
   config.model.num_attention_heads = 8;
   config.model.num_key_value_heads = r.kv_heads;
   config.model.intermediate_size = r.moe ? 192 : 704;
@@ -50,9 +52,9 @@ RunConfig config_of(const Ranks& r) {
   }
   config.model.vocab_size = kVocab;
   config.data.seq_len = kSeqLen;
-  config.train.micro_batch_size = 4;
-  config.train.global_batch_size = int64_t{4} * r.data * (r.pipeline > 1 ? 4 : 2);
-  config.train.loss_chunk_tokens = 256;
+  config.train.micro_batch_size = r.micro_batch_size;
+  config.train.global_batch_size = r.micro_batch_size * r.data * r.microbatches;
+  config.train.loss_chunk_tokens = r.micro_batch_size * kSeqLen / 2;
   config.train.num_threads = 1;
   config.moe.dispatch = r.dispatch;
   auto& p = config.parallelism;
@@ -131,8 +133,47 @@ const std::vector<Ranks> kCases = {
     {.name = "pipeline4_1f1b_moe_again", .pipeline = 4, .recompute = {"moe"}},
     {.name = "data2_expert2_pipeline2_tensor2", .data = 2, .expert = 2, .tensor = 2, .pipeline = 2},
 };
-INSTANTIATE_TEST_SUITE_P(Layouts, RankMemory, testing::ValuesIn(kCases),
-                         [](const auto& one) { return one.param.name; });
+// Together these have every degree, schedule, sharding and dispatch, with and without recomputation. They are small,
+// but some not as small as others: in ranks with experts the formulas leave out up to 0.8 MB, which must stay below 5%.
+const std::vector<Ranks> kFewCases = {
+    {.name = "data4_expert4_optimizer",
+     .data = 4,
+     .expert = 4,
+     .sharding = "optimizer",
+     .layers = 2,
+     .micro_batch_size = 2},
+    {.name = "expert2_allgather", .data = 2, .expert = 2, .dispatch = "allgather", .microbatches = 1},
+    {.name = "tensor2_sequence_layer_again",
+     .moe = false,
+     .tensor = 2,
+     .sequence = true,
+     .recompute = {"layer"},
+     .layers = 2,
+     .micro_batch_size = 2},
+    {.name = "tensor4_shared_keys", .moe = false, .tensor = 4, .kv_heads = 2, .layers = 2, .micro_batch_size = 2},
+    {.name = "moe_tensor2_sequence_all_again",
+     .tensor = 2,
+     .sequence = true,
+     .recompute = kAll,
+     .layers = 2,
+     .micro_batch_size = 2},
+    {.name = "data2_none_pipeline2_gpipe",
+     .moe = false,
+     .data = 2,
+     .pipeline = 2,
+     .schedule = "gpipe",
+     .sharding = "none",
+     .micro_batch_size = 1},
+    {.name = "pipeline2_interleaved",
+     .pipeline = 2,
+     .schedule = "interleaved_1f1b",
+     .virtual_stages = 2,
+     .micro_batch_size = 1},
+    {.name = "pipeline4_1f1b_moe_again", .pipeline = 4, .recompute = {"moe"}, .micro_batch_size = 1},
+};
+const auto name_of_case = [](const auto& one) { return one.param.name; };
+INSTANTIATE_TEST_SUITE_P(Layouts, RankMemory, testing::ValuesIn(kFewCases), name_of_case);
+INSTANTIATE_TEST_SUITE_P(TestAll, RankMemory, testing::ValuesIn(kCases), name_of_case);
 
 TEST_P(RankMemory, AndTrafficAreThoseOfTheFormulasWithinFivePercent) {
   const RunConfig config = config_of(GetParam());

@@ -11,10 +11,40 @@
 #include "base/files.h"
 #include "layout/memory.h"
 #include "train/moment_ages.h"
+#include "train/testing/few_microbatches.h"
 #include "train/testing/ranks.h"
 
 namespace athanor::ranks_test {
 namespace {
+
+class Ranks : public athanor::Ranks {
+ protected:
+  static void start(const RunConfig& run, int64_t steps) {
+    on_ranks(run, [&](TrainState& state) {
+      initialize(state);
+      train(state, steps);
+      save_checkpoint(state);
+    });
+  }
+
+  void expect_same_bits_again(const RunConfig& a, const RunConfig& b, int64_t steps) const {
+    for (const RunConfig& run : {a, b}) start(run, steps);
+    expect_equal(tensors_of(checkpoint_of(a, steps)), tensors_of(checkpoint_of(b, steps)), a.parallelism.sharding);
+  }
+
+  void expect_same_bits_after_a_cut(const RunConfig& whole, const RunConfig& cut, int64_t steps) const {
+    start(whole, 2 * steps);
+    start(cut, steps);
+    on_ranks(cut, [&](TrainState& state) {
+      load_checkpoint(state, CheckpointReader::open(checkpoint_of(cut, steps)));
+      train(state, steps);
+      save_checkpoint(state);
+    });
+    expect_equal(tensors_of(checkpoint_of(whole, 2 * steps)), tensors_of(checkpoint_of(cut, 2 * steps)),
+                 whole.parallelism.sharding);
+  }
+};
+using TestAllRanks = Ranks;
 
 TEST_F(Ranks, AnyLayoutReadsTheCheckpointOfAnyOtherBitForBit) {
   const RunConfig first = config(kOne, "one");
@@ -124,25 +154,14 @@ TEST_F(Ranks, RanksShareTheFilesOfAModel) {
 }
 
 TEST_F(Ranks, ACutRunGoesOnUnderItsLayoutWithTheSameBits) {
-  for (const Degrees& degrees : {kLayouts[1], kLayouts[3], kLayouts[8], kLayouts[9]}) {
-    const RunConfig whole = config(degrees, "whole"), cut = config(degrees, "cut");
-    on_ranks(whole, [](TrainState& state) {
-      initialize(state);
-      train(state, 4);
-      save_checkpoint(state);
-    });
-    on_ranks(cut, [](TrainState& state) {
-      initialize(state);
-      train(state, 2);
-      save_checkpoint(state);
-    });
-    on_ranks(cut, [&](TrainState& state) {
-      load_checkpoint(state, CheckpointReader::open(checkpoint_of(cut, 2)));
-      train(state, 2);
-      save_checkpoint(state);
-    });
-    expect_equal(tensors_of(checkpoint_of(whole, 4)), tensors_of(checkpoint_of(cut, 4)), degrees.sharding);
+  for (const size_t i : {1, 3, 8, 9}) {
+    const auto run = [&](const char* name) { return with_few_microbatches(config(kLayouts[i], name)); };
+    expect_same_bits_after_a_cut(run("whole"), run("cut"), 1);
   }
+}
+TEST_F(TestAllRanks, ACutRunGoesOnUnderItsLayoutWithTheSameBits) {
+  for (const size_t i : {1, 3, 8, 9})
+    expect_same_bits_after_a_cut(config(kLayouts[i], "whole"), config(kLayouts[i], "cut"), 2);
 }
 
 TEST_F(Ranks, EachHoldsTheBytesOfStateThatTheFormulaSays) {
@@ -192,25 +211,20 @@ TEST_F(Ranks, MostOfTheReduceScatterIsSentBeforeBackwardEnds) {
 }
 
 TEST_F(Ranks, TwoRunsOfOneLayoutHaveTheSameBits) {
-  for (const size_t i : {2, 10}) {
-    const std::string a = fmt::format("a{}", i), b = fmt::format("b{}", i);
-    for (const std::string& run : {a, b}) {
-      on_ranks(config(kLayouts[i], run), [](TrainState& state) {
-        initialize(state);
-        train(state, 3);
-        save_checkpoint(state);
-      });
-    }
-    expect_equal(tensors_of(checkpoint_of(config(kLayouts[i], a), 3)),
-                 tensors_of(checkpoint_of(config(kLayouts[i], b), 3)), fmt::format("layout {} again", i));
+  for (const Degrees& degrees : {kLayouts[2], Degrees{2, 1, 2, "hierarchical", 2, 2}}) {
+    const auto run = [&](const char* name) { return with_few_microbatches(config(degrees, name)); };
+    expect_same_bits_again(run("a"), run("b"), 2);
   }
+}
+TEST_F(TestAllRanks, TwoRunsOfOneLayoutHaveTheSameBits) {
+  for (const size_t i : {2, 10}) expect_same_bits_again(config(kLayouts[i], "a"), config(kLayouts[i], "b"), 3);
 }
 
 TEST_F(Ranks, TheNormIsThatOfTheGradientsThatAreWrittenUnderEverySharding) {
   for (const Degrees& degrees : kLayouts) {
     std::mutex mutex;
     double squares = 0, norm = 0;
-    on_ranks(config(degrees, "norm", "float32"), [&](TrainState& state) {
+    on_ranks(with_few_microbatches(config(degrees, "norm", "float32")), [&](TrainState& state) {
       initialize(state);
       const StepReport report = compute_gradients(state, batch(0));
       double own = 0;

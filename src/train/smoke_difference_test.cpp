@@ -7,8 +7,11 @@
 #include <limits>
 
 #include "base/error.h"
+#include "model/initialize.h"
 #include "train/smoke.h"
 #include "train/smoke_tracer.h"
+#include "train/testing/fixed_batch.h"
+#include "train/testing/layout_cases.h"
 
 namespace athanor::smoke_difference_test {
 namespace {
@@ -24,8 +27,21 @@ SmokeTrace small_trace() {
           {}};
 }
 
+// After an update of an updated state nothing new comes up.
+constexpr size_t kFewSteps = 3;
+
+// Has each model take a few of its fifty steps.
+void stop_early(SmokeTracer& tracer) {
+  tracer.stop_when([step = size_t{0}, name = std::string()](const TracedModel& model) mutable {
+    step = model.name == name ? step + 1 : 1;
+    name = model.name;
+    return step == kFewSteps;
+  });
+}
+
 SmokeTrace traced(std::optional<TracedPlace> only = std::nullopt) {
   SmokeTracer tracer(std::move(only));
+  stop_early(tracer);
   run_smoke(at::kCPU, &tracer);
   return tracer.take(at::kCPU);
 }
@@ -150,21 +166,56 @@ TEST(SmokeDifference, ZerosOfAnotherSignAndValuesThatAreNotFiniteAreCounted) {
   EXPECT_EQ(describe_values(tensor, {1, 1, 2}, {nan, 1, 2}), "1 of 3 values differ; 0 not finite here, 1 there");
 }
 
-TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
-  SmokeTracer tracer;
-  const auto runs = run_smoke(at::kCPU, &tracer), plain = run_smoke();
-  ASSERT_EQ(runs.size(), plain.size());
-  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i].steps, plain[i].steps) << runs[i].model;
+// Returns the weights after a few steps of a small model, which are taken as run_smoke does it.
+Tensor train_small(SmokeTracer* tracer) {
+  const RunConfig config = config_with({.name = ""});
+  const Batch batch = fixed_batch(config);
+  TrainState state(config, {});
+  initialize_parameters(config.model, 1, state.model.parameters);
+  if (tracer) tracer->begin_model("small", state);
+  for (size_t step = 0; step < kFewSteps; ++step) {
+    if (!tracer) {
+      train_step(state, batch);
+      continue;
+    }
+    tracer->add_input(batch);
+    StepReport report = compute_gradients(state, batch);
+    tracer->add_gradients(state);
+    apply_update(state, batch, report);
+    tracer->add_update(state, report);
+  }
+  return state.model.parameters.compute().clone();
+}
+
+// What the tracer has of models that took `steps` steps.
+void expect_every_step(SmokeTracer& tracer, size_t num_models, size_t steps) {
   const SmokeTrace trace = tracer.take(at::kCPU);
-  ASSERT_EQ(trace.models.size(), runs.size());
+  ASSERT_EQ(trace.models.size(), num_models);
   std::vector<std::string> phases;
   for (const auto& tensor : trace.models[0].tensors) {
     if (tensor.step == 2 && (phases.empty() || phases.back() != tensor.phase)) phases.push_back(tensor.phase);
   }
   EXPECT_EQ(phases, (std::vector<std::string>{"input", "forward.0", "backward.0", "forward.1", "backward.1", "loss",
                                               "gradient", "norm", "update"}));
-  EXPECT_EQ(trace.models[0].tensors.back().step, 50);
+  EXPECT_EQ(trace.models[0].tensors.back().step, static_cast<int64_t>(steps));
   EXPECT_EQ(parse_trace(text_of(trace), "t").models[1].tensors, trace.models[1].tensors);
+}
+
+TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
+  SmokeTracer tracer, small;
+  stop_early(tracer);
+  const auto runs = run_smoke(at::kCPU, &tracer);
+  for (const SmokeRun& run : runs) EXPECT_EQ(run.steps.size(), kFewSteps) << run.model;
+  expect_every_step(tracer, runs.size(), kFewSteps);
+  EXPECT_TRUE(at::equal(train_small(&small), train_small(nullptr)));
+}
+
+TEST(TestAllSmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
+  SmokeTracer tracer;
+  const auto runs = run_smoke(at::kCPU, &tracer), plain = run_smoke();
+  ASSERT_EQ(runs.size(), plain.size());
+  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i].steps, plain[i].steps) << runs[i].model;
+  expect_every_step(tracer, runs.size(), 50);
 }
 
 TEST(SmokeTracer, AModelTakesNoStepAfterTheOneThatIsEnough) {
@@ -200,6 +251,12 @@ TEST(SmokeTracer, ATensorThatDoesNotExistIsAnsweredWithTheNearestName) {
   }
   EXPECT_THROW(traced(TracedPlace::parse("other:1:input:tokens")), ConfigError);
   EXPECT_THROW(traced(TracedPlace::parse("dense:51:input:tokens")), ConfigError);
+}
+
+TEST(TestAllSmokeTracer, AStepAfterTheFiftiethDoesNotExist) {
+  SmokeTracer tracer(TracedPlace::parse("dense:51:input:tokens"));
+  run_smoke(at::kCPU, &tracer);
+  EXPECT_THROW(tracer.take(at::kCPU), ConfigError);
 }
 
 }  // namespace

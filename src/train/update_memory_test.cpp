@@ -85,39 +85,58 @@ double product_bytes(const std::string& products) {
   return std::max(product_scratch(largest, {element, element}, 1), product_scratch(largest, {element, 4}, 1));
 }
 
-TEST(UpdateMemory, OfEachRankIsThatOfTheFormulaAndTheScratchOfAProduct) {
+struct RanksCase {
+  Degrees degrees;
+  const char* products;
+};
+
+void expect_update_memory_of_each_rank(const std::vector<RanksCase>& cases, int64_t layers) {
   if (!ops::install_caching_cpu_allocator()) GTEST_SKIP() << "addresses are limited here (ulimit -v)";
   if (ops::test::tile_paths().empty()) GTEST_SKIP() << "this CPU has no tiles, for which the formula is";
   const ops::test::OnPath on(ops::test::tile_paths().front());
-  for (const Degrees& degrees : kLayouts) {
-    for (const char* products : {"bfloat16", "float32"}) {
-      const RunConfig config = wide_case(degrees, products);
-      const int size = degrees.world();
-      std::vector<double> taken(static_cast<size_t>(size));
-      comm::run_ranks(size, [&](comm::World& world) {
-        at::set_num_threads(1);
-        Mesh mesh(Layout(config, size), world);
-        TrainState state(config, {}, mesh);
-        initialize_parameters(config.model, 1, state.model.parameters);
-        train_step(state, fixed_batch(config));
-        state.model.gatherer.wait_all();
-        world.all().barrier();
-        const auto before = ops::thread_cpu_memory().in_use_bytes;
-        ops::reset_peak_thread_cpu_memory();
-        state.optimizer.set.begin({2, 1e-3, 1});
-        taken[static_cast<size_t>(world.rank())] =
-            static_cast<double>(ops::thread_cpu_memory().peak_in_use_bytes - before);
-      });
-      for (int rank = 0; rank < size; ++rank) {
-        const double found = taken[static_cast<size_t>(rank)],
-                     counted = count_update_bytes(config, Layout(config, size), rank, {1});
-        // Tensors of counts and indices are small; each block is rounded up to a cache line.
-        const double small = 16e3, least = counted, most = counted + product_bytes(products) + small;
-        EXPECT_TRUE(least <= found && found <= most) << products << ", rank " << rank << " of " << size << ": " << found
-                                                     << " taken, from " << least << " to " << most << " counted";
-      }
+  for (const auto& [degrees, products] : cases) {
+    RunConfig config = wide_case(degrees, products);
+    config.model.num_hidden_layers = layers;
+    config.moe.dispatch = "all_to_all";  // otherwise each start tries all kinds
+    const int size = degrees.world();
+    std::vector<double> taken(static_cast<size_t>(size));
+    comm::run_ranks(size, [&](comm::World& world) {
+      at::set_num_threads(1);
+      Mesh mesh(Layout(config, size), world);
+      TrainState state(config, {}, mesh);
+      initialize_parameters(config.model, 1, state.model.parameters);
+      compute_gradients(state, fixed_batch(config));
+      state.model.gatherer.wait_all();
+      world.all().barrier();
+      const auto before = ops::thread_cpu_memory().in_use_bytes;
+      ops::reset_peak_thread_cpu_memory();
+      state.optimizer.set.begin({1, 1e-3, 1});
+      taken[static_cast<size_t>(world.rank())] =
+          static_cast<double>(ops::thread_cpu_memory().peak_in_use_bytes - before);
+    });
+    for (int rank = 0; rank < size; ++rank) {
+      const double found = taken[static_cast<size_t>(rank)],
+                   counted = count_update_bytes(config, Layout(config, size), rank, {1});
+      // Tensors of counts and indices are small; each block is rounded up to a cache line.
+      const double small = 16e3, least = counted, most = counted + product_bytes(products) + small;
+      EXPECT_TRUE(least <= found && found <= most) << products << ", rank " << rank << " of " << size << ": " << found
+                                                   << " taken, from " << least << " to " << most << " counted";
     }
   }
+}
+
+// Each layout in one dtype of the products.
+TEST(UpdateMemory, OfEachRankIsThatOfTheFormulaAndTheScratchOfAProduct) {
+  std::vector<RanksCase> cases;
+  for (size_t i = 0; i < kLayouts.size(); ++i) cases.push_back({kLayouts[i], i % 2 ? "bfloat16" : "float32"});
+  expect_update_memory_of_each_rank(cases, /*layers=*/2);
+}
+
+TEST(TestAllUpdateMemory, OfEachRankIsThatOfTheFormulaAndTheScratchOfAProduct) {
+  std::vector<RanksCase> cases;
+  for (const Degrees& degrees : kLayouts)
+    for (const char* products : {"bfloat16", "float32"}) cases.push_back({degrees, products});
+  expect_update_memory_of_each_rank(cases, /*layers=*/4);
 }
 
 // The played device counts what it is asked for; an iteration that it plays takes no other memory.

@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "train/layer_statistics.h"
+#include "train/testing/few_microbatches.h"
 #include "train/testing/ranks.h"
 
 namespace athanor::update_watch_test {
@@ -24,7 +25,7 @@ class UpdatesOfARun : public Ranks {
   // Measured at every step. One step of AdamW without decay moves each element by the learning rate.
   RunConfig measured(const Degrees& degrees, const std::string& dtype, double lr,
                      const std::string& optimizer = "adamw") const {
-    RunConfig c = config(degrees, "updates", dtype);
+    RunConfig c = with_few_microbatches(config(degrees, "updates", dtype));
     c.metrics.update_watch_interval = 1;
     c.optimizer.name = optimizer;
     c.optimizer.lr = lr;
@@ -76,7 +77,33 @@ class UpdatesOfARun : public Ranks {
       state.model.parameters.write_master(entry, 0, values);
     }
   }
+
+  // Trains without and with measuring of every second step.
+  void expect_same_bits_if_measured(const std::string& optimizer, const Degrees& degrees) const {
+    std::vector<Tensor> weights;
+    for (const int64_t interval : {0, 2}) {
+      RunConfig c = measured(degrees, "bfloat16", 1e-2, optimizer);
+      c.metrics.update_watch_interval = interval;
+      std::mutex one;
+      on_ranks(c, [&](TrainState& state) {
+        initialize(state);
+        for (int64_t step = 1; step <= 4; ++step) {
+          std::optional<LayerMetrics> layers;  // another observer of the same update
+          const StepReport report =
+              step == 4 ? observed_step(state, batch(step), false, layers) : train_step(state, batch(step));
+          const std::lock_guard lock(one);
+          EXPECT_EQ(report.updates.empty(), interval == 0 || step % 2 != 0) << step;
+          EXPECT_EQ(layers.has_value(), step == 4);
+        }
+        state.model.gatherer.wait_all();
+        const std::lock_guard lock(one);
+        if (state.model.mesh.is_first()) weights.push_back(state.model.parameters.compute().clone());
+      });
+    }
+    EXPECT_TRUE(at::equal(weights[0], weights[1])) << optimizer << " on " << degrees.text();
+  }
 };
+using TestAllUpdatesOfARun = UpdatesOfARun;
 
 std::vector<std::string> kinds_of(const std::vector<UpdateFault>& faults) {
   std::vector<std::string> kinds;
@@ -221,32 +248,18 @@ TEST_F(UpdatesOfARun, EveryLayoutCountsAsOneRankDoes) {
   }
 }
 
+// Each optimizer on one layout.
 TEST_F(UpdatesOfARun, MeasuringChangesNoBitAndOtherStepsMeasureNothing) {
-  for (const char* optimizer : {"adamw", "sgd", "lamb", "sophiag", "muon"}) {
-    for (const Degrees& degrees : {kOne, kLayouts[3], kLayouts[8]}) {
-      std::vector<Tensor> weights;
-      for (const int64_t interval : {0, 2}) {
-        RunConfig c = measured(degrees, "bfloat16", 1e-2, optimizer);
-        c.metrics.update_watch_interval = interval;
-        std::mutex one;
-        on_ranks(c, [&](TrainState& state) {
-          initialize(state);
-          for (int64_t step = 1; step <= 4; ++step) {
-            std::optional<LayerMetrics> layers;  // another observer of the same update
-            const StepReport report =
-                step == 4 ? observed_step(state, batch(step), false, layers) : train_step(state, batch(step));
-            const std::lock_guard lock(one);
-            EXPECT_EQ(report.updates.empty(), interval == 0 || step % 2 != 0) << step;
-            EXPECT_EQ(layers.has_value(), step == 4);
-          }
-          state.model.gatherer.wait_all();
-          const std::lock_guard lock(one);
-          if (state.model.mesh.is_first()) weights.push_back(state.model.parameters.compute().clone());
-        });
-      }
-      EXPECT_TRUE(at::equal(weights[0], weights[1])) << optimizer << " on " << degrees.text();
-    }
-  }
+  expect_same_bits_if_measured("adamw", kOne);
+  expect_same_bits_if_measured("sgd", {1, 2, 1, "optimizer", 2, 1});
+  expect_same_bits_if_measured("lamb", {1, 2, 1, "optimizer", 1, 2});
+  expect_same_bits_if_measured("sophiag", {1, 1, 1, "none", 2, 1});
+  expect_same_bits_if_measured("muon", kLayouts[3]);
+}
+
+TEST_F(TestAllUpdatesOfARun, MeasuringChangesNoBitAndOtherStepsMeasureNothing) {
+  for (const char* optimizer : {"adamw", "sgd", "lamb", "sophiag", "muon"})
+    for (const Degrees& degrees : {kOne, kLayouts[3], kLayouts[8]}) expect_same_bits_if_measured(optimizer, degrees);
 }
 
 TEST(UpdateWatch, AFaultIsToldOnceUntilOtherParametersHaveItOrItComesBack) {

@@ -22,7 +22,7 @@ using Finished = Wire::Finished;
 std::string end_of(Wire& wire, bool after_failure) {
   std::vector<Finished> finished;
   try {
-    for (const auto begin = Clock::now(); Clock::now() - begin < 10s; std::this_thread::sleep_for(1ms)) {
+    for (const auto begin = Clock::now(); Clock::now() - begin < 120s; std::this_thread::sleep_for(1ms)) {
       after_failure ? wire.poll_after_failure() : wire.poll(finished);
     }
     return "nothing";
@@ -157,7 +157,7 @@ TEST(Meeting, ThePatienceOfARankThatCameLaterEndsWithThatOfTheFirst) {
     return Clock::now() - begin;
   };
   auto first = std::async(std::launch::async, time_of, 1, 300ms);
-  EXPECT_LT(time_of(2, 20s), 5s);
+  EXPECT_LT(time_of(2, 300s), 60s);
   first.get();
 }
 
@@ -167,13 +167,15 @@ std::vector<std::string> outcomes(MapMeeting& place, const std::vector<Comer>& c
   for (const Comer& me : comers) {
     coming.push_back(std::async(std::launch::async, [&place, me]() -> std::string {
       try {
-        meet(place, me, 20s);
+        meet(place, me, 300s);
         return "met";
       } catch (const ConfigError& error) {
         return error.what();
       }
     }));
-    std::this_thread::sleep_for(50ms);  // they come in this order
+    if (&me == &comers.back()) break;
+    place.get("rank/" + std::to_string(me.rank), 120s);  // they come in this order
+    std::this_thread::sleep_for(50ms);                   // and this one now waits, or has met
   }
   std::vector<std::string> all;
   for (auto& one : coming) all.push_back(one.get());
@@ -189,7 +191,7 @@ TEST(Meeting, TwoProcessesWithOneRankAreRefusedAtOnceWithBothHostsOnAllThatWait)
         one.starts_with("two processes with RANK=1 have come to the meeting at the map, on host1 and on host2;"))
         << one;
   }
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, 60s);
 }
 
 TEST(Meeting, OtherSizesAreRefusedAtOnceWithBothRanksOnAllThatWait) {
@@ -201,7 +203,7 @@ TEST(Meeting, OtherSizesAreRefusedAtOnceWithBothRanksOnAllThatWait) {
                         "rank 0 (host0) has WORLD_SIZE=2;"))
         << one;
   }
-  EXPECT_LT(Clock::now() - begin, 10s);
+  EXPECT_LT(Clock::now() - begin, 60s);
 }
 
 TEST(Meeting, AProcessThatComesAfterTheMeetingIsRefusedAloneAndTheJobContinues) {

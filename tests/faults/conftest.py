@@ -1,4 +1,5 @@
 """The bench of faults needs virtual hosts (tests/cluster/hosts.py); where this machine cannot have them, its tests are skipped with the reason."""
+import contextlib
 import os
 import pathlib
 import shutil
@@ -22,11 +23,23 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def bench():
+def new_bench():
+    """Returns a function that gives a bench with separate hosts, for `with`."""
     if why := hosts_module.missing() or bench_module.missing():
         pytest.skip(why)
     program = pathlib.Path(os.environ.get("ATHANOR_BIN", bench_module.ROOT / "build" / "athanor")).resolve()
-    folder = tempfile.mkdtemp(prefix="fb-", dir="/tmp")  # Open MPI's sockets need short paths
-    with Bench(program, folder) as played:
+
+    @contextlib.contextmanager
+    def start():
+        folder = tempfile.mkdtemp(prefix="fb-", dir="/tmp")  # Open MPI's sockets need short paths
+        with Bench(program, folder) as played:
+            yield played
+        shutil.rmtree(folder)
+
+    return start
+
+
+@pytest.fixture(scope="session")
+def bench(new_bench):
+    with new_bench() as played:
         yield played
-    shutil.rmtree(folder)

@@ -260,11 +260,12 @@ def item_rows(athanor, here):
 
 
 def ask(athanor, here, words):
-    done = athanor.run(*words, check=False, cwd=here, env=dict(os.environ, OMP_NUM_THREADS="1"), timeout=120, input="")
+    done = athanor.run(*words, check=False, cwd=here, env=dict(os.environ, OMP_NUM_THREADS="1"), input="")
     return done, re.sub(r"\bnew-\d+", "new", cleaned(done.stderr, here))
 
 
-def option_rows(athanor, here):
+def option_tasks(athanor):
+    """Returns (option, case, value, command line) of each wrong value of each option."""
     tasks = []
     for row in declared(athanor):
         if not row["command"]:
@@ -274,6 +275,44 @@ def option_rows(athanor, here):
             # Commands that run at the same time may not write to one folder.
             words = [f"new-{len(tasks)}" if word == "new" else word for word in words]
             tasks.append((row, case, value, words))
+    return tasks
+
+
+# What these find out after they read the command line costs the start of libtorch, a third of a second.
+WITH_LIBTORCH = {"train", "lr-find", "generate", "eval", "export", "import", "verify", "smoke", "bench step", "bench overhead",
+                 "bench checkpoint", "bench pipeline"}
+OF_THE_COMMAND_LINE = {*NUMBERS, "no value", "with a value"}
+
+
+def answered_late(row, case):
+    """Whether the answer comes from a command that has started libtorch, and not from the command line."""
+    of_a_list = "{" in row["type"] or "|" in row["type"]
+    return row["command"] in WITH_LIBTORCH and case not in OF_THE_COMMAND_LINE and not of_a_list
+
+
+def diagonal(tasks):
+    """A wrong value of each option of each command and each wrong value of each kind, as far as these need no libtorch; and a wrong value
+    of each kind that only commands with libtorch take."""
+    early = [task for task in tasks if not answered_late(*task[:2])]
+    late = [task for task in tasks if answered_late(*task[:2])]
+    of_options = {}
+    for task in early:
+        of_options.setdefault((task[0]["command"], task[0]["option"]), []).append(task)
+    chosen = [of_option[i % len(of_option)] for i, of_option in enumerate(of_options.values())]
+    what = lambda task: (kind_of(task[0]) or task[0]["type"].split(":")[0][:4], task[1])
+    seen = {what(task) for task in chosen}
+    for task in early:
+        if what(task) not in seen:
+            seen.add(what(task))
+            chosen.append(task)
+    kinds, of_kinds = {kind for kind, _ in seen - {(kind, "no value") for kind, _ in seen}}, {}
+    for task in late:
+        if kind_of(task[0]) not in kinds:
+            of_kinds.setdefault(kind_of(task[0]), []).append(task)
+    return chosen, [of_kind[i % len(of_kind)] for i, of_kind in enumerate(of_kinds.values())]
+
+
+def option_rows(athanor, here, tasks):
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         answers = list(pool.map(lambda task: ask(athanor, here, task[3]), tasks))
     return [(f"{row['command']} {row['option']}", case, done, answer, faults_of(row["option"], value, done, answer))
@@ -299,26 +338,65 @@ def as_page(options, fields):
     lines = ["# Answers to wrong options and wrong fields", "",
              "`tests/interop/test_answers.py` writes this page and checks it: every option of every command and every field of the",
              "configuration, given wrongly, and the answer (the exit code is 2).", "", "| option | given | answer |", "|---|---|---|"]
+    return "\n".join([*lines, *lines_of(options), *FIELD_HEAD, *lines_of(row for row in fields if row[3])]) + "\n"
+
+
+FIELD_HEAD = ["", "| field | given | answer |", "|---|---|---|"]
+
+
+def lines_of(rows):
     cell = lambda text: text.replace("|", "\\|").replace("\n", " ")
-    lines += [f"| {name} | {case} | {cell(answer)} |" for name, case, _, answer, _ in options]
-    lines += ["", "| field | given | answer |", "|---|---|---|"]
-    lines += [f"| {name} | {case} | {cell(answer)} |" for name, case, _, answer, _ in fields if answer]
-    return "\n".join(lines) + "\n"
+    return [f"| {name} | {case} | {cell(answer)} |" for name, case, _, answer, _ in rows]
 
 
 def listing(folder):
     return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
 
 
+NOT_UP_TO_DATE = "answers.md is not up to date: run this file with ATHANOR_WRITE_ANSWERS=1, and read the difference"
+
+
+def bad_options(rows):
+    return [f"athanor {name}, {case}: {', '.join(faults)}: {answer[:300]}" for name, case, _, answer, faults in rows if faults]
+
+
+def bad_fields(rows):
+    return [f"{name} {case} ({value}): {answer or 'no answer'}" for name, case, _, answer, value in rows
+            if FOREIGN.search(answer) or (case == "of a wrong type" and not answer)]
+
+
+@pytest.mark.slow
 def test_every_wrong_option_and_field_is_answered_in_one_plain_line(athanor, here):
     before = listing(here)
-    options, fields = option_rows(athanor, here), field_rows(athanor, here) + item_rows(athanor, here)
+    options, fields = option_rows(athanor, here, option_tasks(athanor)), field_rows(athanor, here) + item_rows(athanor, here)
     page = as_page(options, fields)
     if os.environ.get("ATHANOR_WRITE_ANSWERS"):
         PAGE.write_text(page)
-    bad = [f"athanor {name}, {case}: {', '.join(faults)}: {answer[:300]}" for name, case, _, answer, faults in options if faults]
-    bad += [f"{name} {case} ({value}): {answer or 'no answer'}" for name, case, _, answer, value in fields
-            if FOREIGN.search(answer) or (case == "of a wrong type" and not answer)]
+    bad = bad_options(options) + bad_fields(fields)
     assert not bad, f"{len(bad)} of {len(options) + len(fields)}:\n" + "\n".join(bad)
     assert listing(here) == before, "something was written"
-    assert page == PAGE.read_text(), "answers.md is not up to date: run this test with ATHANOR_WRITE_ANSWERS=1, and read the difference"
+    assert page == PAGE.read_text(), NOT_UP_TO_DATE
+
+
+@pytest.mark.parametrize("late", [False, True], ids=["by the command line", "by commands with libtorch"])
+def test_a_wrong_value_of_each_option_is_answered_in_one_plain_line(athanor, here, late):
+    """The diagonal of the test above: fewer values for each option, and the same answers as the page has."""
+    before = listing(here)
+    tasks = option_tasks(athanor)
+    rows = option_rows(athanor, here, diagonal(tasks)[late])
+    bad = bad_options(rows)
+    assert rows and not bad, f"{len(bad)} of {len(rows)}:\n" + "\n".join(bad)
+    assert listing(here) == before, "something was written"
+    page = PAGE.read_text().split("\n".join(FIELD_HEAD))[0].splitlines()
+    assert not set(lines_of(rows)) - set(page), NOT_UP_TO_DATE
+    named = [tuple(line.split(" | ")[:2]) for line in page if line.startswith("| ")][1:]
+    assert named == [(f"| {row['command']} {row['option']}", case) for row, case, _, _ in tasks], NOT_UP_TO_DATE
+
+
+def test_every_wrong_field_is_answered_in_one_plain_line(athanor, here):
+    before = listing(here)
+    rows = field_rows(athanor, here) + item_rows(athanor, here)
+    bad = bad_fields(rows)
+    assert rows and not bad, f"{len(bad)} of {len(rows)}:\n" + "\n".join(bad)
+    assert listing(here) == before, "something was written"
+    assert lines_of(row for row in rows if row[3]) == PAGE.read_text().split("\n".join(FIELD_HEAD) + "\n")[1].splitlines(), NOT_UP_TO_DATE

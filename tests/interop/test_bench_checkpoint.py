@@ -45,7 +45,8 @@ def test_another_folder_can_be_named(athanor, folder):
 
 @pytest.mark.parametrize("arguments, named", [
     (["run.toml", "--folder", "nowhere"], "--folder"), (["nowhere.toml"], "nowhere.toml"), (["run.toml", "--saves", 0], "--saves"),
-    (["run.toml", "--set", "data.seq_len=0"], "data.seq_len"), (["run.toml", "--set", "train.nonsense=1"], "train.nonsense"),
+    (["run.toml", "--set", "data.seq_len=0"], "data.seq_len"),
+    pytest.param(["run.toml", "--set", "train.nonsense=1"], "train.nonsense", marks=pytest.mark.slow),
     (["run.toml", "--set", "parallelism.tensor_parallel_degree=2"], "mpirun -n 2")])
 def test_wrong_input_ends_with_2_and_one_line(athanor, folder, arguments, named):
     done = athanor.run("bench", "checkpoint", *arguments, cwd=folder, check=False)

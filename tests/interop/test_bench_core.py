@@ -10,12 +10,11 @@ MOE = ("moe", "--tokens", 48, "--hidden", 32, "--ffn", 16, "--experts", 4, "--to
 GEMM = ("gemm", "--experts", 3, "--rows", 20, "--k", 32, "--n", 48)
 
 
-@pytest.fixture
-def bench(athanor, tmp_path):
+def bench_in(athanor, folder, threads=1):
     """Runs a benchmark; returns the objects of its JSON by name, and its output."""
     def run(*arguments):
-        file = tmp_path / "report.json"
-        done = athanor.run("bench", *arguments, "--rounds", 2, "--threads", 2, "--json", file, cwd=tmp_path)
+        file = folder / "report.json"
+        done = athanor.run("bench", *arguments, "--rounds", 2, "--threads", threads, "--json", file, cwd=folder)
         objects = json.loads(file.read_text())
         assert isinstance(objects, list)
         for entry in objects:
@@ -29,7 +28,17 @@ def bench(athanor, tmp_path):
     return run
 
 
-@pytest.mark.parametrize("dtype", ["bfloat16", "float32"])
+@pytest.fixture
+def bench(athanor, tmp_path):
+    return bench_in(athanor, tmp_path)
+
+
+@pytest.fixture
+def bench_on_two_threads(athanor, tmp_path):
+    return bench_in(athanor, tmp_path, threads=2)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", pytest.param("float32", marks=pytest.mark.slow)])
 def test_moe_says_what_it_verified_and_gives_the_shape(bench, dtype):
     report, printed = bench(*MOE, "--dtype", dtype)
     assert set(report) == {"moe", "moe, router", "moe, experts", "moe, backward", "matmul 1024", "matmul 2048",
@@ -46,8 +55,8 @@ def test_moe_can_be_given_the_same_load_for_each_expert(bench):
     assert report["moe"]["max_over_mean"] == 1
 
 
-def test_gemm_measures_all_three_products_beside_the_library(bench):
-    report, printed = bench(*GEMM, "--dtype", "bfloat16")
+def test_gemm_measures_all_three_products_beside_the_library(bench_on_two_threads):
+    report, printed = bench_on_two_threads(*GEMM, "--dtype", "bfloat16")
     assert set(report) >= {"grouped forward", "grouped input gradient", "grouped weight gradient", "library, one by one"}
     entry = report["grouped weight gradient"]
     assert entry["work"] == 2 * 3 * 20 * 32 * 48 and entry["rows"] == 20 and entry["k"] == 32 and entry["n"] == 48
@@ -68,11 +77,22 @@ def test_overhead_times_one_layer(bench):
     assert report["one layer"]["hidden"] == 64 and report["one layer"]["limit"] is None
 
 
-@pytest.fixture
-def config(tmp_path):
-    file = tmp_path / "run.toml"
+def write_config(folder):
+    file = folder / "run.toml"
     file.write_text(BENCH_CONFIG)
     return file
+
+
+@pytest.fixture
+def config(tmp_path):
+    return write_config(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def step_report(athanor, tmp_path_factory):
+    """What `athanor bench step` measured and printed, and the folder that it ran in."""
+    folder = tmp_path_factory.mktemp("step")
+    return *bench_in(athanor, folder)("step", write_config(folder)), folder
 
 
 def test_overhead_of_a_layout_is_a_share_of_each_ranks_step(bench, config):
@@ -91,8 +111,8 @@ def test_overhead_of_a_layout_that_does_not_fit_says_why(athanor, config, tmp_pa
     assert done.returncode == 2 and "= 4 stages, and the model has 2 layers" in done.stderr, done.stderr
 
 
-def test_step_shows_each_part_and_what_they_leave(bench, config, tmp_path):
-    report, printed = bench("step", config)
+def test_step_shows_each_part_and_what_they_leave(step_report):
+    report, printed, folder = step_report
     parts = ["embedding", "residual add and norm", "q, k, v, o projections", "QK-norm and RoPE", "attention", "moe",
              "head and loss", "gradient norm", "AdamW", "everything else"]
     assert set(report) >= {"step", "step, forward", "step, backward", "moe, router", "moe, experts", *parts}
@@ -101,11 +121,11 @@ def test_step_shows_each_part_and_what_they_leave(bench, config, tmp_path):
     step = report["step"]
     assert step["parameters"] > 0 and step["seq_len"] == 32 and step["batch"] == 4 and step["dtype"] == "bfloat16"
     assert 0 < step["state_bytes"] < step["peak_bytes"] and "verified" in printed
-    assert not (tmp_path / "is-not-written").exists()
+    assert not (folder / "is-not-written").exists()
 
 
-def test_step_shows_what_recomputation_saves_and_costs(bench, config):
-    report, _ = bench("step", config)
+def test_step_shows_what_recomputation_saves_and_costs(bench, config, step_report):
+    report, *_ = step_report
     kept = report["nothing recomputed"]["activation_bytes"]
     for kind in ("norm", "attention", "moe", "layer"):
         entry = report[f"recompute {kind}"]

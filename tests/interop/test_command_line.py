@@ -61,7 +61,8 @@ def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
 def test_results_that_cannot_be_written_are_a_failure(athanor, data, words):
     with open("/dev/full", "w") as full:
         done = subprocess.run(
-            [athanor.path, *(data if word == "DATA" else word for word in words)], stdout=full, stderr=subprocess.PIPE, text=True, check=False, timeout=60
+            [athanor.path, *(data if word == "DATA" else word for word in words)], stdout=full, stderr=subprocess.PIPE, text=True, check=False,
+            timeout=300
         )
     assert done.returncode == 2
     assert "cannot write to standard output: No space left on device" in done.stderr
@@ -69,7 +70,7 @@ def test_results_that_cannot_be_written_are_a_failure(athanor, data, words):
 
 def test_a_pipe_is_not_waited_for_where_a_file_is_needed(athanor, tmp_path):
     os.mkfifo(tmp_path / "metrics.jsonl")
-    done = athanor.run("plot", tmp_path / "metrics.jsonl", check=False, timeout=30)
+    done = athanor.run("plot", tmp_path / "metrics.jsonl", check=False)
     assert done.returncode == 2 and "metrics.jsonl: it is a pipe, and a file is needed" in done.stderr
 
 

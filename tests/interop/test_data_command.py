@@ -63,29 +63,32 @@ def test_info_has_what_the_manifest_says(athanor, prepared):
     assert told["eos_token"] == EOS
 
 
-def test_show_is_the_row_decoded(athanor, prepared):
+# The last row is number -1.
+@pytest.mark.parametrize("rows", [
+    pytest.param([("train", 0), ("validation", 1), ("train", -1)], id="some"),
+    pytest.param([(split, row) for split in ("train", "validation") for row in (0, 1, -1)], id="more", marks=pytest.mark.slow)])
+def test_show_is_the_row_decoded(athanor, prepared, rows):
     tokenizer = Tokenizer.from_file(str(prepared / "tokenizer.json"))
     eos = tokenizer.token_to_id(EOS)
-    for split in ("train", "validation"):
-        last = manifest(prepared)["splits"][split]["instances"] - 1
-        for row in (0, 1, last):
-            ids = row_of(prepared, split, row)
-            told = json.loads(athanor.run("data", "show", prepared, "--split", split, "--row", row, "--json").stdout)
-            assert told["ids"] == ids
-            pieces, begin = [], 0
-            for i in [*(i for i, id in enumerate(ids) if id == eos), len(ids)]:
-                if begin < len(ids):
-                    pieces.append(tokenizer.decode(ids[begin:i], skip_special_tokens=False))
-                begin = i + 1
-            assert [piece["text"] for piece in told["documents"]] == pieces
-            assert sum(piece["ends"] for piece in told["documents"]) == ids.count(eos)
-            shown = athanor.run("data", "show", prepared, "--split", split, "--row", row).stdout
-            assert shown.count("ends the document") == ids.count(eos)
-            for piece in pieces:
-                assert piece in shown
-            shown = athanor.run("data", "show", prepared, "--split", split, "--row", row, "--ids").stdout
-            assert [int(word) for line in shown.splitlines() if "──" not in line for word in line.split()] == [
-                id for id in ids if id != eos]
+    for split, row in rows:
+        row %= manifest(prepared)["splits"][split]["instances"]
+        ids = row_of(prepared, split, row)
+        told = json.loads(athanor.run("data", "show", prepared, "--split", split, "--row", row, "--json").stdout)
+        assert told["ids"] == ids
+        pieces, begin = [], 0
+        for i in [*(i for i, id in enumerate(ids) if id == eos), len(ids)]:
+            if begin < len(ids):
+                pieces.append(tokenizer.decode(ids[begin:i], skip_special_tokens=False))
+            begin = i + 1
+        assert [piece["text"] for piece in told["documents"]] == pieces
+        assert sum(piece["ends"] for piece in told["documents"]) == ids.count(eos)
+        shown = athanor.run("data", "show", prepared, "--split", split, "--row", row).stdout
+        assert shown.count("ends the document") == ids.count(eos)
+        for piece in pieces:
+            assert piece in shown
+        shown = athanor.run("data", "show", prepared, "--split", split, "--row", row, "--ids").stdout
+        assert [int(word) for line in shown.splitlines() if "──" not in line for word in line.split()] == [
+            id for id in ids if id != eos]
 
 
 def test_show_refuses_rows_and_splits_that_are_not_there(athanor, prepared):

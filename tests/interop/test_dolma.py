@@ -14,8 +14,13 @@ def dolma(shared):
 
 
 @pytest.fixture(scope="module")
-def olmo(shared):
-    return shared / "data" / "tokenizers" / "allenai_gpt-neox-olmo-dolma-v1_5.json"
+def tokenizer(athanor, tmp_path_factory):
+    """A small one: what is kept does not depend on the tokenizer, and OLMo's takes longer to load than a file to prepare."""
+    folder = tmp_path_factory.mktemp("tokenizer")
+    (folder / "docs.jsonl").write_text(json.dumps({"text": "words of the documents"}) + "\n")
+    athanor.run("tokenizer", "train", "--vocab-size", 260, "--special-token", "<|endoftext|>", "--out", folder / "tokenizer.json",
+                folder / "docs.jsonl")
+    return folder / "tokenizer.json"
 
 
 def rows(path):
@@ -23,8 +28,8 @@ def rows(path):
         return [json.loads(line) for line in file]
 
 
-def prepare(athanor, olmo, out, *arguments, check=True):
-    return athanor.run("prepare", "--tokenizer", olmo, "--seq-len", 32, "--overwrite", "--out", out, *arguments, check=check)
+def prepare(athanor, tokenizer, out, *arguments, check=True):
+    return athanor.run("prepare", "--tokenizer", tokenizer, "--seq-len", 32, "--overwrite", "--out", out, *arguments, check=check)
 
 
 def manifest(folder):
@@ -42,10 +47,10 @@ BY_SPANS = ["--attributes", "sample", "--keep", "attributes.sample__random_numbe
 
 
 @pytest.mark.parametrize("arguments,expected", [(MIXER, "mixer"), (BY_SPANS, "filter-by-spans")])
-def test_what_is_kept_is_what_dolmas_mixer_kept(athanor, dolma, olmo, tmp_path, arguments, expected):
-    prepare(athanor, olmo, tmp_path / "ours", *arguments, dolma / "data" / "provided" / "documents")
+def test_what_is_kept_is_what_dolmas_mixer_kept(athanor, dolma, tokenizer, tmp_path, arguments, expected):
+    prepare(athanor, tokenizer, tmp_path / "ours", *arguments, dolma / "data" / "provided" / "documents")
     mixed = dolma / "data" / "expected" / f"{expected}.json.gz"
-    prepare(athanor, olmo, tmp_path / "theirs", mixed)
+    prepare(athanor, tokenizer, tmp_path / "theirs", mixed)
     assert shards(tmp_path / "ours") == shards(tmp_path / "theirs")
     said = manifest(tmp_path / "ours")
     assert said["documents"] == len(rows(mixed)) == 6
@@ -54,8 +59,8 @@ def test_what_is_kept_is_what_dolmas_mixer_kept(athanor, dolma, olmo, tmp_path, 
     assert said["selection"]["attributes"] == arguments[1].split(",")
 
 
-def test_what_dropped_a_document_is_counted_by_expression(athanor, dolma, olmo, tmp_path):
-    prepare(athanor, olmo, tmp_path / "out", *MIXER, dolma / "data" / "provided" / "documents")
+def test_what_dropped_a_document_is_counted_by_expression(athanor, dolma, tokenizer, tmp_path):
+    prepare(athanor, tokenizer, tmp_path / "out", *MIXER, dolma / "data" / "provided" / "documents")
     assert manifest(tmp_path / "out")["skipped"] == {
         "dropped by --keep metadata.length < 10000": 1,
         "dropped by --drop metadata.length < 500": 1,
@@ -64,9 +69,9 @@ def test_what_dropped_a_document_is_counted_by_expression(athanor, dolma, olmo, 
     }
 
 
-def test_documents_and_attributes_may_be_packed_differently(athanor, dolma, olmo, tmp_path):
+def test_documents_and_attributes_may_be_packed_differently(athanor, dolma, tokenizer, tmp_path):
     provided = dolma / "data" / "provided"
-    prepare(athanor, olmo, tmp_path / "expected", *MIXER, provided / "documents")
+    prepare(athanor, tokenizer, tmp_path / "expected", *MIXER, provided / "documents")
     lines = gzip.open(provided / "documents" / "000.json.gz", "rb").read()
     packed = {"000.jsonl": lines, "000.jsonl.gz": gzip.compress(lines),
               "000.jsonl.zst": subprocess.run(["zstd", "-c"], input=lines, capture_output=True, check=True).stdout}
@@ -93,33 +98,36 @@ def test_documents_and_attributes_may_be_packed_differently(athanor, dolma, olmo
             (root / "attributes" / attribute).mkdir(parents=True)
             target = root / "attributes" / attribute / "000.jsonl.zst"
             target.write_bytes(subprocess.run(["zstd", "-c"], input=source, capture_output=True, check=True).stdout)
-        prepare(athanor, olmo, tmp_path / "out", *MIXER, root / "documents")
+        prepare(athanor, tokenizer, tmp_path / "out", *MIXER, root / "documents")
         assert shards(tmp_path / "out") == shards(tmp_path / "expected"), name
 
 
-def test_many_threads_and_many_documents(athanor, olmo, tmp_path):
+DOCUMENTS = 4000  # in a file: enough for several chunks
+
+
+def test_many_threads_and_many_documents(athanor, tokenizer, tmp_path):
     """Rows of attributes stay with their documents, however chunks are cut, and with many files."""
     for part in range(3):
         for kind in ("documents", "attributes/q"):
             (tmp_path / kind / "sub").mkdir(parents=True, exist_ok=True)
         with gzip.open(tmp_path / "documents" / "sub" / f"{part}.jsonl.gz", "wt") as file:
-            for i in range(4000):
+            for i in range(DOCUMENTS):
                 file.write(json.dumps({"id": f"{part}-{i}", "text": f"text {part} {i} " + "word " * 40}) + "\n")
         with gzip.open(tmp_path / "attributes" / "q" / "sub" / f"{part}.jsonl.gz", "wt") as file:
-            for i in range(4000):
+            for i in range(DOCUMENTS):
                 file.write(json.dumps({"id": f"{part}-{i}", "attributes": {"e__t__score": [[0, 9, i % 10]]}}) + "\n")
     plain = tmp_path / "plain.jsonl"
     plain.write_text("".join(json.dumps({"text": f"text {part} {i} " + "word " * 40}) + "\n"
-                             for part in range(3) for i in range(4000) if i % 10 >= 7))
+                             for part in range(3) for i in range(DOCUMENTS) if i % 10 >= 7))
     for threads in (1, 4):
-        prepare(athanor, olmo, tmp_path / str(threads), "--threads", threads, "--attributes", "q",
+        prepare(athanor, tokenizer, tmp_path / str(threads), "--threads", threads, "--attributes", "q",
                 "--keep", "max(attributes.e__t__score) >= 7", tmp_path / "documents")
-        assert manifest(tmp_path / str(threads))["documents"] == 3600
-    prepare(athanor, olmo, tmp_path / "plain", plain)
+        assert manifest(tmp_path / str(threads))["documents"] == 3 * DOCUMENTS * 3 // 10
+    prepare(athanor, tokenizer, tmp_path / "plain", plain)
     assert shards(tmp_path / "1") == shards(tmp_path / "4") == shards(tmp_path / "plain")
 
 
-def test_attributes_that_do_not_belong_are_refused(athanor, dolma, olmo, tmp_path):
+def test_attributes_that_do_not_belong_are_refused(athanor, dolma, tokenizer, tmp_path):
     shutil.copytree(dolma / "data" / "provided", tmp_path / "d", copy_function=shutil.copyfile)
     for folder in [tmp_path / "d", *(tmp_path / "d").rglob("*")]:
         folder.chmod(0o755)
@@ -128,7 +136,7 @@ def test_attributes_that_do_not_belong_are_refused(athanor, dolma, olmo, tmp_pat
 
     def said(changed, *more):
         file.write_bytes(changed if isinstance(changed, bytes) else gzip.compress("".join(changed).encode()))
-        done = prepare(athanor, olmo, tmp_path / "out", "--attributes", "toxicity", "--drop", "attributes.toxicity > 0.8", *more,
+        done = prepare(athanor, tokenizer, tmp_path / "out", "--attributes", "toxicity", "--drop", "attributes.toxicity > 0.8", *more,
                        tmp_path / "d" / "documents", check=False)
         assert done.returncode == 2 and not (tmp_path / "out").exists(), done.stderr
         return done.stderr
@@ -142,16 +150,16 @@ def test_attributes_that_do_not_belong_are_refused(athanor, dolma, olmo, tmp_pat
     assert "toxicity/000.json.gz:3: a row {" in said(lines[:2] + ["[1]\n"] + lines[3:])
     assert "toxicity/000.json.gz: gzip data is cut off" in said(gzip.compress("".join(lines).encode())[:-20])
     file.unlink()
-    done = prepare(athanor, olmo, tmp_path / "out", "--attributes", "toxicity", "--drop", "attributes.toxicity > 0.8",
+    done = prepare(athanor, tokenizer, tmp_path / "out", "--attributes", "toxicity", "--drop", "attributes.toxicity > 0.8",
                    tmp_path / "d" / "documents", check=False)
     assert done.returncode == 2 and "toxicity/000.json.gz does not exist" in done.stderr
 
 
-def test_every_file_of_the_tree_is_read_or_refused_in_a_line(athanor, dolma, olmo, tmp_path):
+def test_every_file_of_the_tree_is_read_or_refused_in_a_line(athanor, dolma, tokenizer, tmp_path):
     accepted, refused = set(), {}
     for path in sorted(p for p in dolma.rglob("*") if p.is_file()):
         name = str(path.relative_to(dolma))
-        done = prepare(athanor, olmo, tmp_path / "out", path, check=False)
+        done = prepare(athanor, tokenizer, tmp_path / "out", path, check=False)
         if done.returncode == 0:
             accepted.add(name)
         else:
@@ -168,14 +176,14 @@ def test_every_file_of_the_tree_is_read_or_refused_in_a_line(athanor, dolma, olm
     assert 'there is message' in refused["data/formats/test.jsonl.zst"]
 
 
-def test_a_mistyped_path_is_told(athanor, dolma, olmo, tmp_path):
-    done = prepare(athanor, olmo, tmp_path / "out", "--drop", "metadata.lenght < 500", dolma / "data" / "provided" / "documents")
+def test_a_mistyped_path_is_told(athanor, dolma, tokenizer, tmp_path):
+    done = prepare(athanor, tokenizer, tmp_path / "out", "--drop", "metadata.lenght < 500", dolma / "data" / "provided" / "documents")
     assert "no document has metadata.lenght" in done.stderr
 
 
-def test_adding_files_keeps_the_selection(athanor, dolma, olmo, tmp_path):
+def test_adding_files_keeps_the_selection(athanor, dolma, tokenizer, tmp_path):
     provided = dolma / "data" / "provided" / "documents"
-    prepare(athanor, olmo, tmp_path / "out", "--keep", "metadata.length < 10000", provided)
+    prepare(athanor, tokenizer, tmp_path / "out", "--keep", "metadata.length < 10000", provided)
     athanor.run("prepare", "--add", "--out", tmp_path / "out", dolma / "multiple_files" / "cc_en_head-0091.jsonl")
     lengths = [r["metadata"]["length"] for r in rows(provided / "000.json.gz")]
     lengths += [r["metadata"]["length"] for r in rows(dolma / "multiple_files" / "cc_en_head-0091.jsonl.gz")]

@@ -94,11 +94,12 @@ def read_rows(path, most=None):
         return [json.loads(line) for line, _ in zip(file, range(most or 10**9))]
 
 
-@pytest.mark.parametrize("fewshot", [0, 3])
-def test_shipped_tasks_give_the_requests_and_results_of_lm_eval(shared, reference, tmp_path, fewshot):
+@pytest.mark.parametrize("fewshot, count, limit", [
+    (0, 40, 8), (3, 40, 8), *(pytest.param(fewshot, 300, 40, marks=pytest.mark.slow) for fewshot in (0, 3))])
+def test_shipped_tasks_give_the_requests_and_results_of_lm_eval(shared, reference, tmp_path, fewshot, count, limit):
     tasks = {}
     for name, (file, split) in SHIPPED.items():
-        rows = read_rows(shared / "data" / "eval" / f"{name}.jsonl.gz", 300)
+        rows = read_rows(shared / "data" / "eval" / f"{name}.jsonl.gz", count)
         (tmp_path / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
         if name == "boolq":
             rows = [{**row, "label": int(row["answer"])} for row in rows]
@@ -108,23 +109,27 @@ def test_shipped_tasks_give_the_requests_and_results_of_lm_eval(shared, referenc
         if split == "test":
             config["fewshot_split"] = "test"
         tasks[name] = reference.task(config, {split: rows})
-    theirs = reference.evaluate(tasks, fewshot=fewshot, limit=40)
-    compare(evaluate(names=list(SHIPPED), data=str(tmp_path), fewshot=fewshot, limit=40), theirs)
+    theirs = reference.evaluate(tasks, fewshot=fewshot, limit=limit)
+    compare(evaluate(names=list(SHIPPED), data=str(tmp_path), fewshot=fewshot, limit=limit), theirs)
 
 
-def test_mmlu_gives_the_requests_and_groups_of_lm_eval(shared, reference):
-    data = shared / "data" / "eval"
+@pytest.mark.parametrize("most, limit", [(6, 1), pytest.param(None, 3, marks=pytest.mark.slow)], ids=["few rows", "all rows"])
+def test_mmlu_gives_the_requests_and_groups_of_lm_eval(shared, reference, tmp_path, most, limit):
     by_subject = {}
     for split in ("test", "dev"):
-        for row in read_rows(data / f"mmlu_{split}.jsonl.gz"):
-            by_subject.setdefault(row["subject"], {}).setdefault(split, []).append(row)
+        for row in read_rows(shared / "data" / "eval" / f"mmlu_{split}.jsonl.gz"):
+            of_subject = by_subject.setdefault(row["subject"], {}).setdefault(split, [])
+            if most is None or len(of_subject) < most:
+                of_subject.append(row)
+        rows = [row for splits in by_subject.values() for row in splits[split]]
+        (tmp_path / f"mmlu_{split}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     for subject, splits in by_subject.items():
         reference.rows[("cais/mmlu", subject)] = splits
     manager = reference.tasks.TaskManager(include_defaults=False, include_path=os.path.join(reference.folder, "mmlu", "default"))
     loaded = manager.load(["mmlu"])
-    theirs = reference.evaluate(loaded["tasks"], loaded["groups"], fewshot=5, limit=3)
-    ours = evaluate(names=["mmlu"], data=str(data), fewshot=5, limit=3)
-    assert ours["num_documents"] == 57 * 3
+    theirs = reference.evaluate(loaded["tasks"], loaded["groups"], fewshot=5, limit=limit)
+    ours = evaluate(names=["mmlu"], data=str(tmp_path), fewshot=5, limit=limit)
+    assert ours["num_documents"] == 57 * limit
     compare(ours, theirs)
 
 
@@ -198,12 +203,14 @@ def made_up_data(tmp_path_factory):
     return folder, splits
 
 
-@pytest.mark.parametrize("fewshot", [0, 5])
-def test_made_up_tasks_give_the_requests_and_results_of_lm_eval(made_up_data, reference, fewshot):
+# The first 14 documents include equal rows, of which an example may be none.
+@pytest.mark.parametrize("fewshot, limit", [(0, 14), (5, 14), *(pytest.param(n, None, marks=pytest.mark.slow) for n in (0, 5))])
+def test_made_up_tasks_give_the_requests_and_results_of_lm_eval(made_up_data, reference, fewshot, limit):
     folder, splits = made_up_data
     tasks = {name: reference.task({"task": name, **keys}, splits) for name, keys in MADE_UP.items()}
-    theirs = reference.evaluate(tasks, fewshot=fewshot)
-    ours = evaluate(names=list(MADE_UP), include=[str(folder / "tasks")], data=str(folder), fewshot=fewshot)
+    theirs = reference.evaluate(tasks, fewshot=fewshot, limit=limit)
+    some = {} if limit is None else {"limit": limit}
+    ours = evaluate(names=list(MADE_UP), include=[str(folder / "tasks")], data=str(folder), fewshot=fewshot, **some)
     compare(ours, theirs)
 
 

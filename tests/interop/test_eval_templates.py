@@ -3,6 +3,7 @@
 The program tests/support/tasks_tool.cpp answers one JSON line for each line that it gets.
 """
 import ast
+import functools
 import json
 import pathlib
 import random
@@ -35,11 +36,11 @@ def lm_eval_environment():
 
 def compare(cases):
     """Compares (template, row) with Jinja2. Returns how many were rendered, and how many both or only ours refused."""
-    environment = lm_eval_environment()
+    compiled = functools.cache(lm_eval_environment().from_string)
     rendered, both_refused, only_we_refused = 0, 0, []
     for (source, row), ours in zip(cases, ask("render", [{"template": s, "row": r} for s, r in cases])):
         try:
-            theirs = environment.from_string(source).render(**row)
+            theirs = compiled(source).render(**row)
         except Exception as error:  # templates may raise anything
             assert "error" in ours, f"{source!r} with {row!r}: Jinja2 raises {error!r}, we print {ours}"
             both_refused += 1

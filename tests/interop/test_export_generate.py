@@ -1,4 +1,5 @@
 """`transformers` loads our exports, we import what it saves, and greedy text is the same."""
+import functools
 import json
 
 import pytest
@@ -7,6 +8,14 @@ from runs import Run, make_data
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 torch.set_num_threads(1)
+SLOW = pytest.mark.slow
+
+
+def chosen(names, fast):
+    """All names; those that are not in `fast` are slow."""
+    return [name if name in fast else pytest.param(name, marks=SLOW) for name in names]
+
+
 PROMPTS = ["the quick", "it 漢字", "fox jumps over the lazy dog and runs"]
 
 
@@ -28,11 +37,27 @@ FAMILIES = {
 }
 
 
-@pytest.fixture(scope="module", params=FAMILIES)
-def run(request, athanor, data, tmp_path_factory):
-    made = Run(athanor, tmp_path_factory.mktemp("run"), data, request.param)
-    made.train("model.initializer_range=0.1", *FAMILIES[request.param])  # far from uniform logits, so that greedy choices have no near ties
+def train(athanor, folder, data, family):
+    made = Run(athanor, folder, data, family)
+    made.train("model.initializer_range=0.1", *FAMILIES[family])  # far from uniform logits, so that greedy choices have no near ties
     return made
+
+
+@pytest.fixture(scope="module")
+def runs(athanor, data, tmp_path_factory):
+    """Returns the run of a family, which is trained when it is first asked for."""
+    return functools.cache(lambda family: train(athanor, tmp_path_factory.mktemp(f"run-{family}"), data, family))
+
+
+@pytest.fixture(params=FAMILIES)
+def run(request, runs):
+    return runs(request.param)
+
+
+@pytest.fixture(params=chosen(FAMILIES, ["llama"]))
+def any_run(request, runs):
+    """A run for what does not depend on its family."""
+    return runs(request.param)
 
 
 def generate_ours(athanor, model, prompt, count, *options):
@@ -58,11 +83,15 @@ def greedy_ours(athanor, model, prompts, count):
         yield line["prompt_ids"], line["new_ids"] + ([0] if line["ended"] else [])
 
 
-def test_greedy_text_equals_that_of_transformers(run, athanor, tmp_path):
+# Each family from its run or from the folder that it was exported to; and all from both. test_generate reads folders of each family.
+@pytest.mark.parametrize("run, kinds", [
+    ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]),
+    *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
+def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
     theirs = list(greedy_theirs(tmp_path / "hf", PROMPTS, 20))
-    for folder in (run.folder, tmp_path / "hf"):  # also from the exported folder
-        assert list(greedy_ours(athanor, folder, PROMPTS, 20)) == theirs
+    for kind in kinds:
+        assert list(greedy_ours(athanor, run.folder if kind == "run" else tmp_path / "hf", PROMPTS, 20)) == theirs
 
 
 def test_a_model_only_checkpoint_loads_directly(run):
@@ -73,6 +102,7 @@ def test_a_model_only_checkpoint_loads_directly(run):
     assert AutoTokenizer.from_pretrained(folder)("the fox").input_ids
 
 
+@pytest.mark.parametrize("run", chosen(FAMILIES, ["olmoe", "qwen3"]), indirect=True)
 def test_an_exported_model_has_the_loss_we_measured(run, data, tmp_path, athanor):
     import numpy
 
@@ -109,8 +139,10 @@ def make_tokenizer(family, texts):
     return tokenizer
 
 
-@pytest.mark.parametrize("family", SPLITS)
-def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(athanor, tmp_path, family):
+@pytest.mark.parametrize("family, folders", [
+    ("llama", ["back"]), ("qwen3_moe", ["run"]),
+    pytest.param("llama", ["hf", "run"], marks=SLOW), pytest.param("qwen3_moe", ["hf", "back"], marks=SLOW)])
+def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(athanor, tmp_path, family, folders):
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = make_tokenizer(family, ["It's 12345 o'clock; the quick brown fox — 漢字 é"] * 5)
@@ -122,7 +154,7 @@ def test_greedy_text_with_a_tokenizer_of_its_kind_equals_that_of_transformers(at
     assert AutoTokenizer.from_pretrained(tmp_path / "back").eos_token == "<|end_of_text|>"
     prompts = ["It's 98765 o'clock", "  the\n\nfox 漢"]
     theirs = list(greedy_theirs(tmp_path / "hf", prompts, 20))
-    for folder in ("hf", "run", "back"):
+    for folder in folders:
         assert list(greedy_ours(athanor, tmp_path / folder, prompts, 20)) == theirs
 
 
@@ -145,23 +177,28 @@ def test_a_sentencepiece_model_goes_through_import_and_export(athanor, tmp_path)
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-def test_without_an_accelerator_auto_is_the_cpu(run, athanor):
-    texts = [generate_ours(athanor, run.folder, "the", 8, "--temperature", 0, "--device", device)["new_ids"] for device in ("auto", "cpu")]
+def test_without_an_accelerator_auto_is_the_cpu(any_run, athanor):
+    texts = [generate_ours(athanor, any_run.folder, "the", 8, "--temperature", 0, "--device", device)["new_ids"]
+             for device in ("auto", "cpu")]
     assert texts[0] == texts[1]
 
 
+ABSENT = {"cuda": "--device is cuda: ", "xpu": "; use --device cpu to compute on the CPU", "gpu": "expected auto, cpu, cuda or xpu, got gpu"}
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
-@pytest.mark.parametrize("command", [["generate", ".", "--prompt", "x"], ["smoke"], ["bench", "moe"], ["bench", "gemm"], ["bench", "optimizer"]])
-@pytest.mark.parametrize("device, words", [("cuda", "--device is cuda: "), ("xpu", "; use --device cpu to compute on the CPU"),
-                                           ("gpu", "expected auto, cpu, cuda or xpu, got gpu")])
-def test_a_device_that_is_not_there_is_refused_in_one_line(athanor, command, device, words):
-    done = athanor.run(*command, "--device", device, check=False)
-    assert done.returncode == 2 and words in done.stderr
+@pytest.mark.parametrize("command, device", [
+    pytest.param(command, device, marks=[] if (i + j) % 3 == 0 else SLOW)  # each command and each device once or twice
+    for i, command in enumerate(["generate . --prompt x", "smoke", "bench moe", "bench gemm", "bench optimizer"])
+    for j, device in enumerate(ABSENT)])
+def test_a_device_that_is_not_there_is_refused_in_one_line(athanor, command, device):
+    done = athanor.run(*command.split(), "--device", device, check=False)
+    assert done.returncode == 2 and ABSENT[device] in done.stderr
     assert len(done.stderr.strip().splitlines()) == 1, done.stderr
 
 
-def test_sampling_repeats_with_its_seed_and_only_with_it(run, athanor):
-    texts = [generate_ours(athanor, run.folder, "the", 30, "--seed", seed, "--top-p", 0.9)["new_ids"] for seed in (1, 1, 2)]
+def test_sampling_repeats_with_its_seed_and_only_with_it(any_run, athanor):
+    texts = [generate_ours(athanor, any_run.folder, "the", 30, "--seed", seed, "--top-p", 0.9)["new_ids"] for seed in (1, 1, 2)]
     assert texts[0] == texts[1] != texts[2]
 
 
@@ -181,17 +218,29 @@ LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_fac
 YARN = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=1e4, beta_fast=16.0, truncate=False)
 
 
-@pytest.mark.parametrize("family,fields", [("olmo", {}), ("olmo", {"tie_word_embeddings": True}), ("olmoe", {}),
-                                           ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0}),
-                                           ("llama", {}),
-                                           ("llama", {"tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-5}),
-                                           ("llama", {"rope_parameters": LLAMA3}), ("llama", {"rope_parameters": YARN}),
-                                           ("llama", {"rope_parameters": dict(rope_type="linear", factor=2.0, rope_theta=5e5)}),
-                                           ("llama", {"rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
-                                           ("qwen3", {"head_dim": 16, "tie_word_embeddings": True}),
-                                           ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24}),
-                                           ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
-                                                          "mlp_only_layers": [1]})])
+# Each family with what it can have, and each way to scale the rotary angles; and then each of these alone.
+TOGETHER = [
+    ("olmo", {"tie_word_embeddings": True, "rope_parameters": dict(rope_type="linear", factor=2.0, rope_theta=5e5)}),
+    ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0, "rope_parameters": YARN}),
+    ("llama", {"tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-5, "rope_parameters": LLAMA3}),
+    ("qwen3", {"head_dim": 16, "rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
+    ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
+                   "mlp_only_layers": [1]}),
+]
+ALONE = [
+    ("olmo", {}), ("olmo", {"tie_word_embeddings": True}),
+    ("olmoe", {}), ("olmoe", {"tie_word_embeddings": True, "clip_qkv": 8.0}),
+    ("llama", {}), ("llama", {"tie_word_embeddings": True, "head_dim": 12, "rms_norm_eps": 1e-5}),
+    ("llama", {"rope_parameters": LLAMA3}), ("llama", {"rope_parameters": YARN}),
+    ("llama", {"rope_parameters": dict(rope_type="linear", factor=2.0, rope_theta=5e5)}),
+    ("llama", {"rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
+    ("qwen3", {"head_dim": 16, "tie_word_embeddings": True}),
+    ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24}),
+    ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
+]
+
+
+@pytest.mark.parametrize("family,fields", [*TOGETHER, *(pytest.param(*case, marks=SLOW) for case in ALONE)])
 def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family, fields):
     model = make_hf(tmp_path / "hf", family, **fields)
     (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
@@ -208,7 +257,7 @@ def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family
     assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
 
 
-@pytest.mark.parametrize("family", ["olmoe", "llama", "qwen3_moe"])
+@pytest.mark.parametrize("family", chosen(["olmoe", "llama", "qwen3_moe"], ["olmoe"]))
 def test_an_imported_model_trains_on(athanor, tmp_path, data, family):
     make_hf(tmp_path / "hf", family)
     (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
@@ -218,7 +267,7 @@ def test_an_imported_model_trains_on(athanor, tmp_path, data, family):
     assert "resumed from" in done.stderr and done.stdout.count("step:") == 3
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", chosen(FAMILIES, ["llama", "qwen3_moe"]))
 def test_training_from_a_folder_takes_its_config_and_weights(athanor, tmp_path, data, family):
     make_hf(tmp_path / "hf", family)
     run = Run(athanor, tmp_path, data)
@@ -246,10 +295,10 @@ def test_an_all_zero_router_is_refused(athanor, tmp_path, data):
 
 
 @pytest.mark.parametrize("spoil,words", [
-    (lambda folder: (folder / "config.json").write_text("{"), ["config.json"]),
+    pytest.param(lambda folder: (folder / "config.json").write_text("{"), ["config.json"], marks=SLOW),
     (lambda folder: (folder / "config.json").unlink(), ["config.json"]),
     (lambda folder: next(folder.glob("*.safetensors")).write_bytes(b"\\x10\\0\\0"), [".safetensors"]),
-    (lambda folder: next(folder.glob("*.safetensors")).unlink(), [".safetensors"]),
+    pytest.param(lambda folder: next(folder.glob("*.safetensors")).unlink(), [".safetensors"], marks=SLOW),
 ])
 def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
     make_hf(tmp_path / "hf", "olmoe")
@@ -263,17 +312,20 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
 
 @pytest.mark.parametrize("family,change,words", [
     ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmoe, llama, qwen3, qwen3_moe"]),
-    ("llama", {"attention_bias": True}, ["attention_bias = true"]),
     ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
-    ("llama", {"sliding_window": 16}, ["sliding_window = 16"]),
-    ("qwen3", {"use_sliding_window": True, "sliding_window": 16}, ["use_sliding_window = true"]),
-    ("qwen3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, ['rope_type "longrope"', "yarn"]),
-    ("qwen3_moe", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor = 0.5"]),
-    ("llama", {"head_dim": 16}, ["q_proj.weight has shape [32, 32], expected [64, 32]"]),
     ("qwen3", {"head_dim": 12}, ["q_norm.weight has shape [128], expected [12]"]),
     ("qwen3_moe", {"mlp_only_layers": [1]}, ["model.layers.1.mlp.gate_proj.weight is missing", "and 14 more"]),
-    ("qwen3_moe", {"moe_intermediate_size": 20}, ["mlp.experts.0.gate_proj.weight has shape [768, 32], expected [20, 32]"]),
     ("qwen3_moe", {"model_type": "olmoe", "architectures": ["OlmoeForCausalLM"]}, ["expected"]),
+    # hf_config_test refuses such configurations too, and other shapes are refused like those above.
+    *(pytest.param(*case, marks=SLOW) for case in [
+        ("llama", {"attention_bias": True}, ["attention_bias = true"]),
+        ("llama", {"sliding_window": 16}, ["sliding_window = 16"]),
+        ("qwen3", {"use_sliding_window": True, "sliding_window": 16}, ["use_sliding_window = true"]),
+        ("qwen3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, ['rope_type "longrope"', "yarn"]),
+        ("qwen3_moe", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor = 0.5"]),
+        ("llama", {"head_dim": 16}, ["q_proj.weight has shape [32, 32], expected [64, 32]"]),
+        ("qwen3_moe", {"moe_intermediate_size": 20}, ["mlp.experts.0.gate_proj.weight has shape [768, 32], expected [20, 32]"]),
+    ]),
 ])
 def test_a_config_that_is_not_computed_or_not_its_weights_is_refused(athanor, tmp_path, family, change, words):
     make_hf(tmp_path / "hf", family)
@@ -298,7 +350,7 @@ def test_an_end_of_document_token_beyond_the_vocabulary_is_refused_by_name(athan
 
 
 @pytest.mark.parametrize("arguments,words", [
-    (["generate", "nowhere", "--prompt", "x"], ["nowhere"]),
+    pytest.param(["generate", "nowhere", "--prompt", "x"], ["nowhere"], marks=SLOW),
     (["export", "nowhere", "--out", "x"], ["nowhere"]),
     (["generate"], ["model is required"]),
     (["generate", ".", "--prompt", "x", "--top-p", "2"], ["--top-p"]),

@@ -155,10 +155,14 @@ def test_the_installed_program_is_sent_with_every_library_that_is_not_of_the_sys
         assert all(path.startswith((str(local), "/lib/", "/lib64/", "/usr/lib/")) for path in found), found
 
 
-def test_example_encode_gives_the_ids_of_tokenizers(prefix, data, tmp_path):
-    example = build_example("encode", prefix, tmp_path / "build")
+@pytest.fixture(scope="module")
+def encode(prefix, tmp_path_factory):
+    return build_example("encode", prefix, tmp_path_factory.mktemp("encode") / "build")
+
+
+def test_example_encode_gives_the_ids_of_tokenizers(encode, data, tmp_path):
     documents = data.parent / "docs.jsonl"
-    said = example.run(data.parent / "tokenizer.json", tmp_path / "ids.npy", documents).stdout
+    said = encode.run(data.parent / "tokenizer.json", tmp_path / "ids.npy", documents).stdout
     tokenizer = Tokenizer.from_file(str(data.parent / "tokenizer.json"))
     texts = [json.loads(line)["text"] for line in documents.read_text().splitlines()]
     expected = [id for text in texts for id in tokenizer.encode(text, add_special_tokens=False).ids]
@@ -168,9 +172,8 @@ def test_example_encode_gives_the_ids_of_tokenizers(prefix, data, tmp_path):
     assert manifest["documents"] == len(texts) and manifest["tokens"] == len(expected) + len(texts)  # each has its end
 
 
-def test_an_error_of_the_library_is_caught_by_its_type(prefix, data, tmp_path):
-    example = build_example("encode", prefix, tmp_path / "build")
-    done = example.run(data.parent / "tokenizer.json", tmp_path / "ids.npy", tmp_path / "absent.jsonl", check=False)
+def test_an_error_of_the_library_is_caught_by_its_type(encode, data, tmp_path):
+    done = encode.run(data.parent / "tokenizer.json", tmp_path / "ids.npy", tmp_path / "absent.jsonl", check=False)
     assert done.returncode == 1 and done.stderr.startswith("encode_corpus: ") and "absent.jsonl" in done.stderr
 
 

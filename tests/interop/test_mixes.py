@@ -131,7 +131,7 @@ def whole_stages(athanor, sources, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("after", [3, 5, 6])
+@pytest.mark.parametrize("after", [3, 5, pytest.param(6, marks=pytest.mark.slow)])
 def test_a_run_of_stages_killed_anywhere_resumes_bit_for_bit(athanor, sources, tmp_path, whole_stages, after):
     cut = make_run(athanor, sources, tmp_path / "cut", "", stages(sources))
     assert cut.train("checkpoint.interval=1", fault=f"train.after_step:kill@{after}", check=False).returncode != 0
@@ -142,12 +142,12 @@ def test_a_run_of_stages_killed_anywhere_resumes_bit_for_bit(athanor, sources, t
 
 @pytest.mark.parametrize("weights, overrides, words", [
     ({}, [], "data.path is empty"),
-    ({"web": 0.0}, [], "data.sources[0].weight: expected a finite number above 0"),
+    pytest.param({"web": 0.0}, [], "data.sources[0].weight: expected a finite number above 0", marks=pytest.mark.slow),
     ({"web": "inf"}, [], "data.sources[0].weight: expected a finite number above 0"),
-    ({"web": "nan", "code": 1}, [], "data.sources[0].weight: expected a finite number above 0"),
+    pytest.param({"web": "nan", "code": 1}, [], "data.sources[0].weight: expected a finite number above 0", marks=pytest.mark.slow),
     ({"web": 1, "short": 1}, ["train.global_batch_size=16"], 'source "short": its share of 50% takes 64 instances'),
     ({"web": 1, "wide": 1}, [], "instances of one length"),
-    ({"web": 1, "missing": 1}, [], "missing"),
+    pytest.param({"web": 1, "missing": 1}, [], "missing", marks=pytest.mark.slow),
     ({"web": 1}, ["data.path=elsewhere"], "data.path and data.sources are both set"),
 ])
 def test_a_mix_that_cannot_be_is_refused_before_step_1_and_leaves_no_run(athanor, sources, tmp_path, weights, overrides, words):

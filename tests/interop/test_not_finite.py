@@ -154,8 +154,10 @@ def test_one_that_resume_names_is_refused_by_name_and_keeps_it(run, athanor, dat
     assert contents(run.folder) == before and (place == "inside" or not other.folder.exists())
 
 
-@pytest.mark.parametrize("value, bits", [("nan", 0x7fc0), ("inf", 0x7f80), ("-inf", 0xff80)])
-@pytest.mark.parametrize("field", ["checkpoint.resume", "model.from"])
+@pytest.mark.parametrize("field, value, bits", [
+    ("checkpoint.resume", "inf", 0x7f80), ("model.from", "nan", 0x7fc0), ("model.from", "-inf", 0xff80),
+    *(pytest.param(*each, marks=pytest.mark.slow)
+      for each in [("checkpoint.resume", "nan", 0x7fc0), ("checkpoint.resume", "-inf", 0xff80), ("model.from", "inf", 0x7f80)])])
 def test_a_model_that_is_named_and_is_not_finite_is_refused_and_keeps_its_name(run, athanor, data, tmp_path, field, value, bits):
     model = run.folder / "models" / "step-00000004"
     change_model(model, "model.embed_tokens.weight", 70, bits)

@@ -32,7 +32,7 @@ def program_of(tool):
 
 def run_program(tool, folder, *words, **environment):
     (folder / "program.py").write_text(program_of(tool))
-    done = subprocess.run([sys.executable, "program.py", *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=200,
+    done = subprocess.run([sys.executable, "program.py", *map(str, words)], cwd=folder, capture_output=True, text=True, timeout=300,
                           env={**os.environ, **environment})
     assert done.returncode == 0, done.stderr[-2000:]
 

@@ -193,7 +193,8 @@ def test_garbage_and_encryption_are_refused_by_name(athanor, tokenizer, tmp_path
         assert f"{name}.parquet: cannot be read as Parquet" in said and "get the file again" in said
 
 
-def test_damage_never_crashes(athanor, tokenizer, tmp_path):
+@pytest.mark.parametrize("attempts", [24, pytest.param(60, marks=pytest.mark.slow)])
+def test_damage_never_crashes(athanor, tokenizer, tmp_path, attempts):
     """A file may be truncated or have any bit flipped: either its shards are those of the whole file, or it is refused in a line."""
     rng = random.Random(7)
     table = pyarrow.table({"id": range(120), "text": some_texts(120, seed=3), "k": [{"a": 1.5}] * 120})
@@ -204,7 +205,7 @@ def test_damage_never_crashes(athanor, tokenizer, tmp_path):
     expected = shards(tmp_path / "whole")
     damaged = tmp_path / "damaged.parquet"
     outcomes = {0: 0, 2: 0}
-    for attempt in range(60):
+    for attempt in range(attempts):
         changed = bytearray(data)
         if attempt % 3 == 0:
             changed = changed[: rng.randrange(len(data))]
@@ -216,14 +217,14 @@ def test_damage_never_crashes(athanor, tokenizer, tmp_path):
         damaged.write_bytes(changed)
         out = tmp_path / "out"
         done = athanor.run("prepare", "--tokenizer", tokenizer, "--seq-len", 16, "--overwrite", "--out", out,
-                           "--keep", "id >= 0 and default(k.a, 0) >= 0", damaged, check=False, timeout=60)
+                           "--keep", "id >= 0 and default(k.a, 0) >= 0", damaged, check=False, timeout=300)
         assert done.returncode in (0, 2), (attempt, done.returncode, done.stderr)
         lines = done.stderr.strip().splitlines()
         assert done.returncode == 0 or len([line for line in lines if " E " in line]) == 1, (attempt, done.stderr)
         outcomes[done.returncode] += 1
         if done.returncode == 0 and attempt % 3 == 0:
             pytest.fail("a file that was cut off was read")
-    assert outcomes[2] > 20, outcomes
+    assert outcomes[2] > attempts // 3, outcomes
     assert expected
 
 
@@ -249,8 +250,9 @@ def test_columns_of_a_table_select_documents(athanor, tokenizer, tmp_path):
     assert 'column "metadata" is nested; expressions read only' in said
 
 
-def test_a_document_of_100_mb(athanor, tokenizer, tmp_path):
-    text = "the quick brown fox " * 5_000_000
+@pytest.mark.parametrize("megabytes", [12, pytest.param(100, marks=pytest.mark.slow)])
+def test_a_document_of_many_megabytes(athanor, tokenizer, tmp_path, megabytes):
+    text = "the quick brown fox " * (megabytes * 50_000)
     schema = pyarrow.schema([("text", pyarrow.string())])
     with parquet.ParquetWriter(tmp_path / "a.parquet", schema, compression="zstd") as writer:
         for part in (["a"], [text], ["b"]):

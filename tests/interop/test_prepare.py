@@ -93,13 +93,16 @@ def refused(athanor, *arguments, **options):
 
 
 def test_instances_equal_those_of_the_tokenizers_library(athanor, texts, olmo, tmp_path):
-    inputs = [texts / "udhr.jsonl", texts / "tinyshakespeare.txt", texts / "blns.json", texts / "dolma/multiple_files"]
-    documents = json.loads((texts / "blns.json").read_text())
+    (tmp_path / "udhr.jsonl").write_text("\n".join((texts / "udhr.jsonl").read_text().split("\n")[:-1:8]) + "\n")
+    (tmp_path / "tinyshakespeare.txt").write_bytes((texts / "tinyshakespeare.txt").read_bytes()[:100_000])
+    inputs = [tmp_path / "udhr.jsonl", tmp_path / "tinyshakespeare.txt", texts / "blns.json", texts / "dolma/multiple_files"]
+    # In the order of their paths.
+    documents = [(tmp_path / "tinyshakespeare.txt").read_bytes().decode()]
+    documents += [json.loads(line)["text"] for line in (tmp_path / "udhr.jsonl").read_text().split("\n") if line]
+    documents += json.loads((texts / "blns.json").read_text())
     for path in sorted((texts / "dolma/multiple_files").iterdir()):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         documents += [json.loads(line)["text"] for line in data.decode().split("\n") if line]
-    documents.append((texts / "tinyshakespeare.txt").read_bytes().decode())
-    documents += [json.loads(line)["text"] for line in (texts / "udhr.jsonl").read_text().split("\n") if line]
     arguments = ["--tokenizer", olmo, "--seq-len", 128, "--seed", 5, "--validation-fraction", 0.1]
     athanor.run("prepare", *arguments, "--out", tmp_path / "out", *inputs)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())

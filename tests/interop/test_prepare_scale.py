@@ -127,7 +127,7 @@ def test_of_two_runs_at_once_the_second_is_refused(athanor, arguments, whole, tm
     command = [str(athanor.path), "prepare", *map(str, arguments), "--out", str(out)]
     first = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until = time.monotonic() + 60
+        until = time.monotonic() + 300
         while not (tmp_path / "out.partial" / "journal").exists() and first.poll() is None and time.monotonic() < until:
             time.sleep(0.001)
         os.kill(first.pid, signal.SIGSTOP)
@@ -135,7 +135,7 @@ def test_of_two_runs_at_once_the_second_is_refused(athanor, arguments, whole, tm
         assert f"process {first.pid}" in message and "is being prepared by another process" in message
     finally:
         os.kill(first.pid, signal.SIGCONT)
-        assert first.wait(timeout=120) == 0
+        assert first.wait(timeout=300) == 0
     assert content(out) == whole
 
 

@@ -32,7 +32,8 @@ def run(athanor, data, tmp_path):
     return made
 
 
-@pytest.mark.parametrize("family", ["olmo", "olmoe", "llama", "qwen3", "qwen3_moe"])
+@pytest.mark.parametrize("family", ["olmo", "llama", "qwen3_moe",
+                                    *(pytest.param(family, marks=pytest.mark.slow) for family in ("olmoe", "qwen3"))])
 def test_it_has_the_shapes_of_transformers_and_begins_near_the_log_of_the_vocabulary(athanor, run, tmp_path, family):
     config = make_config(tmp_path / "hf", family)
     done = run.train("train.steps=1", "optimizer.warmup_steps=1")
@@ -74,13 +75,13 @@ def save_weights(folder, **options):
 
 @pytest.mark.parametrize("spoil, answer", [
     (lambda folder: (save_weights(folder, max_shard_size="30KB"), next(folder.glob("*.safetensors")).unlink()), "is missing, which"),
-    (lambda folder: (save_weights(folder, max_shard_size="30KB"), [file.unlink() for file in folder.glob("*.safetensors")]),
-     "is missing, which"),
+    pytest.param(lambda folder: (save_weights(folder, max_shard_size="30KB"), [file.unlink() for file in folder.glob("*.safetensors")]),
+     "is missing, which", marks=pytest.mark.slow),
     (lambda folder: (save_weights(folder, max_shard_size="30KB"), (folder / "model.safetensors.index.json").unlink()), "has neither"),
-    (lambda folder: (folder / "model.safetensors").symlink_to(folder / "blob"), "has neither"),
+    pytest.param(lambda folder: (folder / "model.safetensors").symlink_to(folder / "blob"), "has neither", marks=pytest.mark.slow),
     (lambda folder: (folder / "model.safetensors.incomplete").write_bytes(b""), "has neither"),
-    (lambda folder: (folder / "pytorch_model.bin").write_bytes(b"x"), "pytorch_model.bin is not read"),
-    (lambda folder: (folder / "athanor.json").write_text("{}"), "has neither"),
+    pytest.param(lambda folder: (folder / "pytorch_model.bin").write_bytes(b"x"), "pytorch_model.bin is not read", marks=pytest.mark.slow),
+    pytest.param(lambda folder: (folder / "athanor.json").write_text("{}"), "has neither", marks=pytest.mark.slow),
     (lambda folder: (save_weights(folder), make_config(folder, num_hidden_layers=3)), "is missing"),
 ])
 def test_weights_that_are_not_whole_are_never_replaced_by_random_ones(run, tmp_path, spoil, answer):
@@ -94,7 +95,7 @@ def test_weights_that_are_not_whole_are_never_replaced_by_random_ones(run, tmp_p
 @pytest.mark.parametrize("change, answer", [
     ({"model_type": "gemma"}, 'model_type "gemma" is not supported'),
     ({"attention_bias": True}, "attention_bias = true"),
-    ({"hidden_size": 33}, "hidden_size"),
+    pytest.param({"hidden_size": 33}, "hidden_size", marks=pytest.mark.slow),
 ])
 def test_an_architecture_that_is_not_computed_is_refused(athanor, run, tmp_path, change, answer):
     make_config(tmp_path / "hf")

@@ -22,6 +22,36 @@ def run(athanor, data, tmp_path):
     return Run(athanor, tmp_path, data)
 
 
+def copy_of(made, run):
+    """Gives the run a copy of a folder that several tests begin from."""
+    shutil.copytree(made.folder, run.folder)
+    return run
+
+
+@pytest.fixture(scope="module")
+def cut(athanor, data, tmp_path_factory):
+    """A run that was killed while it saved, and has leftovers."""
+    made = Run(athanor, tmp_path_factory.mktemp("cut"), data)
+    made.train("train.steps=4", fault="checkpoint.before_commit:kill@2", check=False)
+    return made
+
+
+@pytest.fixture(scope="module")
+def complete(athanor, data, tmp_path_factory):
+    """A complete run, with models of steps 2, 4, 6 and 8."""
+    made = Run(athanor, tmp_path_factory.mktemp("complete"), data)
+    made.train("optimizer.schedule=constant", "checkpoint.model_interval=2")
+    return made
+
+
+@pytest.fixture(scope="module")
+def with_models_alone(athanor, data, tmp_path_factory):
+    """A run of four steps that keeps models alone."""
+    made = Run(athanor, tmp_path_factory.mktemp("models"), data)
+    made.train(*MODELS_ALONE, "train.steps=4", "optimizer.schedule=constant")
+    return made
+
+
 def contents(folder):
     """Returns path → hash of everything in the folder, including times of change.
 
@@ -60,18 +90,18 @@ def other_tokenizer(athanor, tmp_path_factory):
 
 
 @pytest.mark.parametrize("override,words", [
-    ("model.hidden_size=64", ["another model", "hidden_size is 32 there, 64 here"]),
+    pytest.param("model.hidden_size=64", ["another model", "hidden_size is 32 there, 64 here"], marks=pytest.mark.slow),
     ("model.rope_theta=5e5", ["rope_theta is 10000.0 there, 500000.0 here", "checkpoint.allow_model_change"]),
-    ("train.seed=6", ["train.seed is 6"]),
+    pytest.param("train.seed=6", ["train.seed is 6"], marks=pytest.mark.slow),
     ("train.steps=100000", ["max_epochs"]),
-    ("data.seq_len=16", ["data.seq_len (16)"]),
+    pytest.param("data.seq_len=16", ["data.seq_len (16)"], marks=pytest.mark.slow),
     ("OTHER_TOKENIZER", ["another tokenizer"]),
     ("checkpoint.resume=never", ["holds a run already"]),
     ("checkpoint.resume=nowhere", ["nowhere"]),
-    ("model.hidden_size=4000000", ["GiB"]),
+    pytest.param("model.hidden_size=4000000", ["GiB"], marks=pytest.mark.slow),
 ])
-def test_a_refused_resume_changes_nothing_in_the_folder(run, other_tokenizer, override, words):
-    run.train("train.steps=4", fault="checkpoint.before_commit:kill@2", check=False)  # leaves leftovers, too
+def test_a_refused_resume_changes_nothing_in_the_folder(run, cut, other_tokenizer, override, words):
+    copy_of(cut, run)
     before = contents(run.folder)
     if override == "OTHER_TOKENIZER":
         override = f"data.path={other_tokenizer}"
@@ -140,27 +170,27 @@ def test_a_start_that_may_choose_its_device_says_once_which_it_took_and_why(run)
         assert line.endswith(" I device: CPU (libtorch has no CUDA)")
 
 
-def test_export_and_generate_refuse_a_tokenizer_that_is_not_the_runs(athanor, run, tmp_path, other_tokenizer):
-    run.train("train.steps=4")
+def test_export_and_generate_refuse_a_tokenizer_that_is_not_the_runs(athanor, run, complete, tmp_path, other_tokenizer):
+    copy_of(complete, run)
     (run.folder / "tokenizer.json").write_bytes((other_tokenizer / "tokenizer.json").read_bytes())
     for command in (["export", run.folder, "--out", tmp_path / "hf"], ["generate", run.folder, "--prompt", "the"]):
         done = athanor.run(*command, check=False)
         assert done.returncode == 2 and "is not the tokenizer that" in done.stderr, done.stderr
         assert str(run.folder / "tokenizer.json") in done.stderr
     assert not (tmp_path / "hf").exists()
-    model = run.folder / "models" / "step-00000004"
+    model = run.folder / "models" / "step-00000008"
     (model / "tokenizer.json").write_bytes((other_tokenizer / "tokenizer.json").read_bytes())
     done = athanor.run("generate", model, "--prompt", "the", check=False)
     assert done.returncode == 2 and "is not the tokenizer that" in done.stderr, done.stderr
-    run.train("train.steps=5")  # restores its own
+    run.train("train.steps=9", "optimizer.schedule=constant")  # restores its own
     athanor.run("export", run.folder, "--out", tmp_path / "hf")
 
 
 # ---- resumed or refused, never overwritten
 
 
-def test_a_rerun_over_models_alone_goes_on_from_the_newest_and_says_that_moments_are_fresh(run):
-    run.train(*MODELS_ALONE, "train.steps=4", "optimizer.schedule=constant")
+def test_a_rerun_over_models_alone_goes_on_from_the_newest_and_says_that_moments_are_fresh(run, with_models_alone):
+    copy_of(with_models_alone, run)
     before = contents(run.folder / "models")
     first = run.metrics()
     done = run.train(*MODELS_ALONE, "optimizer.schedule=constant")
@@ -178,8 +208,8 @@ def test_a_run_whose_checkpoints_were_emptied_goes_on_from_its_newest_model(run)
 
 
 @pytest.mark.parametrize("damage", ["model.safetensors", "athanor.json"])
-def test_where_the_newest_model_is_damaged_the_one_before_is_named(run, damage):
-    run.train(*MODELS_ALONE, "train.steps=4", "optimizer.schedule=constant")
+def test_where_the_newest_model_is_damaged_the_one_before_is_named(run, with_models_alone, damage):
+    copy_of(with_models_alone, run)
     path = run.folder / "models" / "step-00000004" / damage
     path.write_bytes(path.read_bytes()[:100])
     before = contents(run.folder)
@@ -192,8 +222,8 @@ def test_where_the_newest_model_is_damaged_the_one_before_is_named(run, damage):
     assert (run.folder / "models" / "abandoned-002" / "step-00000004").exists()
 
 
-def test_a_run_that_lost_all_it_had_saved_is_refused(run):
-    run.train("train.steps=5")
+def test_a_run_that_lost_all_it_had_saved_is_refused(run, complete):
+    copy_of(complete, run)
     for name in ("checkpoints", "models"):
         shutil.rmtree(run.folder / name)
     before = contents(run.folder)
@@ -229,8 +259,8 @@ def test_a_checkpoint_that_was_being_replaced_when_its_process_died_is_found(run
 # ---- going back
 
 
-def test_a_run_goes_back_to_an_older_model_of_its_own_once_and_deletes_nothing(run):
-    run.train("optimizer.schedule=constant", "checkpoint.model_interval=2")
+def test_a_run_goes_back_to_an_older_model_of_its_own_once_and_deletes_nothing(run, complete):
+    copy_of(complete, run)
     before = contents(run.folder / "checkpoints"), contents(run.folder / "models")
     told = run.metrics()
     back = f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"
@@ -255,8 +285,8 @@ def test_a_run_goes_back_to_an_older_model_of_its_own_once_and_deletes_nothing(r
     assert steps(run) == list(range(1, 9))
 
 
-def test_a_run_that_went_back_and_was_cut_before_it_saved_goes_back_again(run):
-    run.train("checkpoint.model_interval=2", "optimizer.schedule=constant")
+def test_a_run_that_went_back_and_was_cut_before_it_saved_goes_back_again(run, complete):
+    copy_of(complete, run)
     back = f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"
     settings = ["optimizer.schedule=constant", "checkpoint.model_interval=0"]
     run.train(back, *settings, fault="train.after_step:kill@1", check=False)
@@ -265,8 +295,8 @@ def test_a_run_that_went_back_and_was_cut_before_it_saved_goes_back_again(run):
     assert run.checkpoints()[-1] == "step-00000008"
 
 
-def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run):
-    run.train("optimizer.schedule=constant")
+def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run, complete):
+    copy_of(complete, run)
     first = run.numbers()
     done = run.train(f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "optimizer.schedule=constant")
     assert "went back to step 6" in done.stderr
@@ -274,8 +304,8 @@ def test_a_run_goes_back_to_an_older_full_checkpoint_of_its_own(run):
     assert "step-00000008" in [path.name for path in (run.folder / "checkpoints" / "abandoned-002").iterdir()]
 
 
-def test_one_place_is_gone_back_to_with_several_learning_rates_and_once_with_each(run):
-    run.train("optimizer.schedule=constant", "checkpoint.model_interval=2")
+def test_one_place_is_gone_back_to_with_several_learning_rates_and_once_with_each(run, complete):
+    copy_of(complete, run)
     back = ["optimizer.schedule=constant", "checkpoint.model_interval=2", f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"]
     run.train(*back, "optimizer.lr=0.005")
     first = run.metrics()
@@ -289,8 +319,8 @@ def test_one_place_is_gone_back_to_with_several_learning_rates_and_once_with_eac
     assert len(events(run, "went_back")) == 2 and steps(run) == list(range(1, 10))
 
 
-def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its_resume(run):
-    run.train("optimizer.schedule=constant")
+def test_fresh_moments_are_given_to_a_return_to_a_full_checkpoint_and_not_to_its_resume(run, complete):
+    copy_of(complete, run)
     back = [f"checkpoint.resume={run.folder}/checkpoints/step-00000006", "checkpoint.fresh_moments=true", "optimizer.schedule=constant"]
     done = run.train(*back, "train.steps=7")
     assert "fresh moments from step 6 on" in done.stderr
@@ -321,8 +351,8 @@ def model(athanor, data, tmp_path_factory):
 
 @pytest.mark.parametrize("override,words", [
     ("model.intermediate_size=16", ["intermediate_size is 24 there, 16 here"]),
-    ("model.num_attention_heads=8", ["num_attention_heads is 4 there, 8 here"]),
-    ("model.hidden_size=64", ["hidden_size is 32 there, 64 here"]),
+    pytest.param("model.num_attention_heads=8", ["num_attention_heads is 4 there, 8 here"], marks=pytest.mark.slow),
+    pytest.param("model.hidden_size=64", ["hidden_size is 32 there, 64 here"], marks=pytest.mark.slow),
     ("model.rope_theta=5e5", ["rope_theta is 10000.0 there, 500000.0 here", 'checkpoint.allow_model_change to ["rope_theta"]']),
     ("model.vocab_size=330", ["vocab_size is 320 there, 330 here", '["vocab_size"]']),
 ])
@@ -372,7 +402,7 @@ class Background:
     """A run that continues until the end of the test."""
 
     def __init__(self, run, *overrides, env=None):
-        settings = [part for override in (*ENDLESS, *overrides) for part in ("--set", override)]
+        settings = [part for override in (*ENDLESS, "train.num_threads=1", *overrides) for part in ("--set", override)]
         self.process = subprocess.Popen([str(run.athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE,
                                         stderr=subprocess.DEVNULL, text=True, env={**os.environ, **(env or {})})
         assert self.process.stdout.readline().startswith("step: ")
@@ -501,8 +531,8 @@ def test_an_empty_configuration_file_is_the_defaults(athanor, tmp_path):
     assert athanor.run("config", tmp_path / "empty.toml").stdout == athanor.run("config").stdout
 
 
-def test_a_place_to_resume_from_that_is_nothing_is_refused_though_the_run_has_saved(run):
-    run.train()
+def test_a_place_to_resume_from_that_is_nothing_is_refused_though_the_run_has_saved(run, complete):
+    copy_of(complete, run)
     before = contents(run.folder)
     for place in (str(run.folder.parent / "rnu" / "checkpoints" / "step-00000006"), "lastest"):
         done = run.train("train.steps=9", f"checkpoint.resume={place}", check=False)

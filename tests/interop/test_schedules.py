@@ -82,7 +82,7 @@ def whole(athanor, data, tmp_path_factory):
     return run
 
 
-@pytest.mark.parametrize("after", [1, 2, 4])
+@pytest.mark.parametrize("after", [1, 2, pytest.param(4, marks=pytest.mark.slow)])
 def test_a_run_that_is_killed_anywhere_in_its_ramp_resumes_bit_for_bit(athanor, data, tmp_path, whole, after):
     cut = make_run(athanor, tmp_path / "cut", data)
     assert cut.train("checkpoint.interval=1", fault=f"train.after_step:kill@{after}", check=False).returncode != 0

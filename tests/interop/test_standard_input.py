@@ -94,7 +94,7 @@ def test_a_stopped_run_says_that_a_pipe_has_to_be_given_again(athanor, tokenizer
     process.stdin.write(lines)
     process.stdin.flush()
     process.terminate()
-    said = process.communicate(timeout=60)[1]  # ends the input
+    said = process.communicate(timeout=300)[1]  # ends the input
     assert process.returncode == 143
     assert "stopped; run the same command again, with standard input from its beginning" in said
     assert list(tmp_path.iterdir()) == []
@@ -119,7 +119,7 @@ def on_terminal(command, typed):
         process = subprocess.Popen([str(word) for word in command], stdin=theirs, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         os.close(theirs)
         terminal.write(typed.encode() + b"\x04")
-        return process.communicate(timeout=60)[0]
+        return process.communicate(timeout=300)[0]
 
 
 def test_on_a_terminal_it_is_said_what_is_awaited(athanor, tokenizer, tmp_path):

@@ -7,7 +7,7 @@ import json
 import random
 
 import pytest
-from test_tokenizers import ATHANOR, TEXT, athanor, every_code_point, random_texts, refused
+from test_tokenizers import ALL_CODE_POINTS, ATHANOR, TEXT, athanor, every_code_point, random_texts, refused, single_code_points
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 
 pytestmark = pytest.mark.skipif(not ATHANOR.exists(), reason=f"{ATHANOR} is not built; set ATHANOR_BIN")
@@ -344,12 +344,15 @@ CHARACTER_BY_CHARACTER = {
 }
 
 
-@pytest.mark.parametrize("name", CHARACTER_BY_CHARACTER)
-def test_every_code_point_is_normalised_as_there(name, tmp_path):
+@pytest.mark.parametrize("name,points", [
+    *((name, single_code_points) for name in CHARACTER_BY_CHARACTER),
+    *(pytest.param(name, lambda: ALL_CODE_POINTS, marks=pytest.mark.slow, id=f"{name}-all") for name in CHARACTER_BY_CHARACTER),
+])
+def test_every_code_point_is_normalised_as_there(name, points, tmp_path):
     tokenizer = byte_model(byte_level(), CHARACTER_BY_CHARACTER[name])
     path = tmp_path / "tokenizer.json"
     tokenizer.save(str(path))
-    texts = every_code_point()
+    texts = every_code_point(points())
     ids = athanor("encode", "--jsonl", "--tokenizer", path, lines=texts)
     for text, ours, theirs in zip(texts, ids, tokenizer.encode_batch_fast(texts, add_special_tokens=False), strict=True):
         assert ours == theirs.ids, hex(ord(text[0]))
@@ -456,7 +459,7 @@ def random_tokenizer(draw):
     return tokenizer
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", [*range(3), *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(3, 20))])
 def test_random_tokenizers_give_the_same_ids_and_texts(seed, tmp_path, texts):
     for round in range(12):
         draw = random.Random(seed * 1000 + round)

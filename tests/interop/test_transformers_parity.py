@@ -69,8 +69,29 @@ VARIANTS = {
     "qwen3-odd": (Qwen3Config, dict(ODD, head_dim=10)),
     "qwen3_moe": (Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=True)),
     "qwen3_moe-mixed": (Qwen3MoeConfig, dict(QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3])),
+    # The options of the families together, in as few layers as they need.
+    "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
+    "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
+                                                              num_experts_per_tok=3, rms_norm_eps=1e-3, tie_word_embeddings=True,
+                                                              clip_qkv=1.2, norm_topk_prob=True)),
+    "olmoe-one-layer-all-experts": (OlmoeConfig, dict(SPARSE, num_hidden_layers=1, num_experts=4, num_experts_per_tok=4)),
+    "olmoe-one-layer-idle-experts": (OlmoeConfig, dict(SPARSE, num_hidden_layers=1, num_experts=16, num_experts_per_tok=1)),
+    "olmoe-tiny": (OlmoeConfig, dict(SPARSE, hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=2,
+                                     intermediate_size=12, vocab_size=40, num_experts_per_tok=1, tie_word_embeddings=True)),
+    "qwen3_moe-mixed-shorter": (Qwen3MoeConfig, dict(QWEN3_MOE, num_experts=5, num_hidden_layers=4, decoder_sparse_step=2,
+                                                     mlp_only_layers=[3], norm_topk_prob=True)),
 }
-STEPPED = ["olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts", "llama-tied", "qwen3_moe"]  # the optimizer sees tensors, not architectures
+# A reference is computed nine times, so `make test` compares each family, option and kind of attention in few of these variants.
+QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options": True, "olmoe-one-layer-all-experts": True,
+         "olmoe-one-layer-idle-experts": False, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
+         "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
+         "qwen3_moe-mixed-shorter": True}  # variant → whether attention stays in documents
+COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
+                         marks=() if QUICK.get(name) is documents else pytest.mark.slow)
+            for name in VARIANTS for documents in (False, True)]
+# The optimizer sees tensors, not architectures.
+STEPPED = ["olmoe-tiny", *(pytest.param(name, marks=pytest.mark.slow)
+                           for name in ("olmo-tied", "olmo-clip", "olmoe", "olmoe-idle-experts", "llama-tied", "qwen3_moe"))]
 
 
 def make_model(config_class, fields, seed):
@@ -254,8 +275,7 @@ def assert_equal_up_to_rounding(reference, ours, theirs):
     assert not (lines := reference.failures(ours)), "\n".join(lines)
 
 
-@pytest.mark.parametrize("documents", [False, True], ids=["full", "documents"])
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize("variant,documents", COMPARED)
 def test_logits_losses_and_every_gradient_equal_those_of_transformers(variant, documents, make_case, athanor_parity):
     case = make_case(variant)
     reference = gradient_reference(case, documents)

@@ -1,7 +1,9 @@
 """Where the programs are (ATHANOR_BIN, default build/athanor; others are in the same folder), and the MPIs of this machine."""
+import functools
 import os
 import pathlib
 import sys
+import zlib
 
 import pytest
 
@@ -11,17 +13,34 @@ import launchers  # noqa: E402
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 KINDS = ["Open MPI", "MPICH"]
 WITHOUT_MPI = "torchrun"
-# They measure time, or play devices, whose streams take all cores. test_drawn_on_devices plays them too, but expects nothing within a
-# time, so it computes while other jobs wait.
-ALONE = {"test_bench_comm", "test_bench_checkpoint_ranks", "test_played_devices", "test_faults_on_devices"}
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "every_launcher: its claim depends on what starts the ranks; others take one launcher in turn")
 
 
 def pytest_collection_modifyitems(items):
     for item in items:
         if item.path.parent == pathlib.Path(__file__).parent:
             item.add_marker("mpi")
-            if item.path.stem in ALONE:
-                item.add_marker("alone")
+            if not is_launcher_in_turn(item):
+                item.add_marker("slow")
+
+
+def is_launcher_in_turn(item):
+    """True for one launcher of each test, another for each name, so that every launcher starts a part of the jobs in `make test`."""
+    for fixture, kinds in (("mpi", KINDS), ("launcher", [*KINDS, WITHOUT_MPI])):
+        kind = item.callspec.params.get(fixture) if hasattr(item, "callspec") else None
+        if kind in kinds and not item.get_closest_marker("every_launcher"):
+            here = [each for each in kinds if is_here(each)] or kinds
+            return kind == here[zlib.crc32(item.originalname.encode()) % len(here)]
+    return True
+
+
+@functools.cache
+def is_here(kind):
+    """True if this machine can start ranks in this way: a launcher that it lacks has no turn."""
+    return launchers.find(kind) is not None
 
 
 @pytest.fixture(scope="session")

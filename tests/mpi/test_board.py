@@ -10,7 +10,7 @@ import time
 import pytest
 from launchers import end, with_fault_on
 from test_failures import SECONDS
-from test_runs import RankRun, data  # noqa: F401
+from test_runs import RankRun, data, rank_processes  # noqa: F401
 
 ENDLESS = ["train.steps=100000", "train.validation_interval=0", "checkpoint.interval=0", "checkpoint.model_interval=0",
            "parallelism.expert_parallel_degree=2"]
@@ -26,16 +26,19 @@ def job(mpi, run, program, *overrides, env=None):
     try:
         yield process
     finally:
-        if process.poll() is None:
+        if process.poll() is None:  # a rank that is asked to end would save, or sleep on
+            for rank in rank_processes(run.config):
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(rank, signal.SIGKILL)
             end(process)
         process.stdout.close()
 
 
 def status(run, *options):
-    return subprocess.run([run.program, "status", run.folder, *options], capture_output=True, text=True, timeout=30)
+    return subprocess.run([run.program, "status", run.folder, *options], capture_output=True, text=True, timeout=120)
 
 
-def until(run, condition, seconds=60):
+def until(run, condition, seconds=120):
     """Returns the state of the run as soon as it is as wanted."""
     limit, done = time.monotonic() + seconds, None
     while time.monotonic() < limit:
@@ -57,7 +60,7 @@ def report(run):
 
 
 def process_of(run, rank):
-    limit = time.monotonic() + 30
+    limit = time.monotonic() + 120
     while not report(run):
         assert time.monotonic() < limit, "no report of the node"
         time.sleep(0.2)
@@ -178,7 +181,7 @@ def test_ranks_and_nodes_are_probed_at_the_start_and_when_a_user_asks(any_launch
         until(run, trains)
         done = status(run, "--probe", "--json")
         assert done.returncode == 0 and json.loads(done.stdout)["answer"] == f"{run.folder}/probes.jsonl", done.stdout + done.stderr
-        limit = time.monotonic() + 30
+        limit = time.monotonic() + 120
         while len(lines := (run.folder / "probes.jsonl").read_text().splitlines()) < 2 and time.monotonic() < limit:
             time.sleep(0.2)
         first, second = map(json.loads, lines)

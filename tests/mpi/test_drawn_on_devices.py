@@ -11,8 +11,9 @@ import pytest
 import layouts
 from test_verify import SAMPLE, slow_unless
 
-# These draw everything that layouts.coverage counts, and take the least time: together a minute on two cores with other work.
-SHORT = {5, 10, 12, 13, 17, 18, 19, 23, 24, 26, 29, 36, 37, 38, 40, 42, 45, 46}
+# Two members of the sample with several kinds of ranks, and seeds whose layouts have two ranks: together they draw everything that
+# layouts.coverage counts.
+SHORT = [29, 37, 2390, 2503, 3662, 4414, 5633, 5923]
 
 STEPS, HESSIAN_INTERVAL = 3, 2  # those of verify: the interval is no longer
 
@@ -31,10 +32,10 @@ def test_the_short_sample_of_devices_has_what_the_whole_one_has():
     def drawn_in(seeds):
         return {name for name, _ in layouts.coverage([layouts.draw_layout(seed) for seed in seeds])}
 
-    assert drawn_in(SHORT) == drawn_in(SAMPLE)
+    assert drawn_in(SHORT) >= drawn_in(SAMPLE)
 
 
-@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT, seed) for seed in SAMPLE])
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT, seed) for seed in sorted({*SAMPLE, *SHORT})])
 def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_streams(program, tmp_path, seed):
     drawn = layouts.draw_layout(seed)
     config = tmp_path / "run.toml"

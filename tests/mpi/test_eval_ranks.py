@@ -16,15 +16,19 @@ from runs import make_data  # noqa: E402
 from test_runs import Athanor, RankRun  # noqa: E402
 
 WORDS = "the quick brown fox jumps over the lazy dog and runs from it".split()
+# `make test` has each kind of ranks once.
+slow = pytest.mark.slow
 SAME_BITS = [
-    (8, []),
-    (2, ["pipeline_parallel_degree=2"]),
-    (4, ["expert_parallel_degree=4"]),
+    (3, []),
+    pytest.param(8, [], marks=slow),
+    pytest.param(2, ["pipeline_parallel_degree=2"], marks=slow),
+    pytest.param(4, ["expert_parallel_degree=4"], marks=slow),
     (4, ["expert_parallel_degree=2", "pipeline_parallel_degree=2"]),
 ]
 WITHIN_BOUND = [
-    (2, ["tensor_parallel_degree=2"]),
-    (8, ["tensor_parallel_degree=2", "pipeline_parallel_degree=2", "expert_parallel_degree=2"]),
+    (4, ["tensor_parallel_degree=2", "pipeline_parallel_degree=2"]),
+    pytest.param(2, ["tensor_parallel_degree=2"], marks=slow),
+    pytest.param(8, ["tensor_parallel_degree=2", "pipeline_parallel_degree=2", "expert_parallel_degree=2"], marks=slow),
 ]
 
 
@@ -99,11 +103,12 @@ def test_tensor_ranks_give_the_scores_within_the_bound_of_float32(mpi, case, alo
     assert code == 0, err
     undecided = {}
     for name, mine, other in zip(("arc_easy", "winogrande"), samples(out), samples(alone), strict=True):
-        undecided[name] = compare(peer, mine, other)  # each within the bound of the values in float64
+        some = slice(None, None, 3 if ranks == 4 else 1)  # a third of them in `make test`
+        undecided[name] = compare(peer, mine[some], other[some])  # each within the bound of the values in float64
     with capsys.disabled():
         if any(undecided.values()):
             print("documents that float32 does not decide:", undecided)
-    if any(undecided.values()):
+    if ranks == 4 or any(undecided.values()):  # those that were not compared may be undecided
         return
     for task, scores in results(alone).items():
         assert scores["acc,none"] == results(out)[task]["acc,none"]

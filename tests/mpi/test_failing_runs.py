@@ -33,7 +33,7 @@ def test_what_one_rank_meets_in_a_step_ends_all_and_names_rank_host_and_step(lau
     assert (words["rank"], words["step"], words["cause"], words["exit_code"]) == (2, 1, "io", 74)
     ends = [line for line in events(run) if line["event"] == "end"]
     assert len(ends) == 1 and ends[0]["rank"] == 2
-    assert seconds < 2 * SECONDS
+    assert seconds < SECONDS
 
 
 def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, data, tmp_path):  # noqa: F811
@@ -47,7 +47,7 @@ def test_data_that_one_rank_can_no_longer_read_end_the_run_saved(mpi, program, d
     assert re.search(r"rank 1 \(\S+\): step 5: cannot read \S+train-00000.npy at byte \d+: ", err), out + err
     assert "step 4 is saved" in err
     assert [line["step"] for line in run.metrics()] == [1, 2, 3, 4]
-    assert seconds < 2 * SECONDS
+    assert seconds < SECONDS
     run.on(mpi, 2, *settings)
     assert [line["loss"] for line in run.metrics()] == [line["loss"] for line in whole.metrics()]
 
@@ -99,4 +99,4 @@ def test_a_loss_that_is_not_finite_is_told_once(launcher, program, data, tmp_pat
     assert err.count("Nothing was updated") == 1
     assert code == 76
     assert last_words(run)["cause"] == "numbers"
-    assert seconds < 2 * SECONDS
+    assert seconds < SECONDS

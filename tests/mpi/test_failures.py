@@ -2,9 +2,13 @@
 import pathlib
 import re
 
+import pytest
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 
-SECONDS = 20  # for a job that fails, from its start, on a machine with more ranks than cores
+# For a job that fails, from its start, on a machine that is busy with other jobs. What does not end by itself is ended by the launcher after
+# 120 s (launchers.py), and without MPI by torchrun_like.py, whose jobs tell which ranks it had to end.
+SECONDS = 60
 
 
 # A message of Open MPI's shared memory, in a rank that was reading from another rank's memory when the end of the job freed it.
@@ -19,6 +23,7 @@ def without_clock(line):
     return re.sub(r"^\d\d:\d\d:\d\d E ", "", line)
 
 
+@pytest.mark.every_launcher
 def test_a_rank_that_throws_ends_the_job_and_has_the_last_word(launcher, program):
     code, out, err, seconds = launcher.run(4, program("comm_ranks"), "throw", 2)
     assert re.fullmatch(r"rank 2 \(\S+\): step 7: shard 3 is short", without_clock(last_line(err))), out + err
@@ -47,7 +52,7 @@ def test_a_frozen_rank_is_named_when_its_collective_is_overdue(launcher, program
     assert "missing: rank 1 (" in line and "rank 2" not in line.partition("missing:")[2], out + err
     assert "step 7" in line and "all_reduce" in line
     assert code == 78
-    assert seconds < SECONDS + 4
+    assert seconds < SECONDS
 
 
 def test_a_wrong_configuration_is_told_once_before_anything_is_opened(launcher, program, tmp_path):

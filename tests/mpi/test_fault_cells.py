@@ -16,7 +16,7 @@ slow = pytest.mark.slow
 TIMEOUT = "parallelism.collective_timeout_s=4"
 PHASES = ["start", "data", "forward", "backward", "reduce", "update", "gather", "save", "validate"]
 PHASE_OF_WORDS = {"start": "start", "data": "data", "save": "save", "validate": "validate"}  # else "step"
-FAST = {("exception", "update"), ("exception", "start"), ("stop", "reduce"), ("stop", "save"), ("hang", "forward")}
+FAST = {("exception", "start"), ("kill", "update"), ("stop", "save"), ("hang", "forward")}
 # Layouts on 4 and on 8 ranks; the model has 2 layers and 8 experts.
 TENSOR, PIPELINE, EXPERTS = (f"parallelism.{axis}_parallel_degree=2" for axis in ("tensor", "pipeline", "expert"))
 LAYOUTS = {
@@ -54,12 +54,12 @@ def test_a_process_that_fails_in_a_phase_is_the_one_that_is_named(open_mpi, prog
         assert code == 78 and "missing: rank 2 (" in words["text"], said
         assert [missing["rank"] for missing in words["missing"]] == [2] and words["missing"][0]["host"], words
         assert not any(f"rank {other} (" in words["text"].partition("missing:")[2] for other in (0, 1, 3)), words
-    assert seconds < SECONDS + 10
+    assert seconds < SECONDS
     again = RankRun.on(run, open_mpi, 4, TIMEOUT, "checkpoint.interval=2", BATCH, env=ALLOWED)  # it acts once
     assert again.metrics()[-1]["step"] == 8
 
 
-@pytest.mark.parametrize("layout", [pytest.param(name, marks=() if name in ("tensor 4", "all 8") else slow) for name in LAYOUTS])
+@pytest.mark.parametrize("layout", [pytest.param(name, marks=() if name == "tensor 4" else slow) for name in LAYOUTS])
 @pytest.mark.parametrize("phase, place", [("forward", "model.layers.1.mlp"), pytest.param("backward", "model.layers.0", marks=slow),
                                           pytest.param("reduce", "", marks=slow)])
 def test_a_rank_that_once_makes_a_nan_is_named_in_every_layout(any_launcher, program, data, tmp_path, layout, phase, place):  # noqa: F811
@@ -71,7 +71,7 @@ def test_a_rank_that_once_makes_a_nan_is_named_in_every_layout(any_launcher, pro
     assert (words["rank"], words["step"], words["exit_code"]) == (rank, 3, 75), words
 
 
-@pytest.mark.parametrize("layout", [pytest.param(name, marks=() if name == "pipeline and experts 8" else slow) for name in LAYOUTS])
+@pytest.mark.parametrize("layout", [pytest.param(name, marks=() if name == "pipeline 4" else slow) for name in LAYOUTS])
 @pytest.mark.parametrize("kind", ["flip_weight", pytest.param("flip_moment", marks=slow)])
 def test_a_bit_that_flips_is_found_on_its_rank_in_every_layout(any_launcher, program, data, tmp_path, layout, kind):  # noqa: F811
     ranks, settings = LAYOUTS[layout]

@@ -32,8 +32,8 @@ LAYOUTS = {
     "all": (8, [f"{EXPERT}=2", f"{PIPELINE}=2", f"{TENSOR}=2"]),
 }
 CASES = [("olmoe", name) for name in LAYOUTS] + [("llama", name) for name in LAYOUTS if EXPERT not in "".join(LAYOUTS[name][1])] + \
-        [("qwen3_moe", "all"), ("olmo", "tensor and pipeline"), ("qwen3", "key and value heads on two ranks")]
-QUICK = {("olmoe", "all"), ("olmoe", "experts gathered"), ("llama", "stages in turns"), ("llama", "data and tensor"), ("qwen3_moe", "all"),
+        [("qwen3_moe", "all"), ("qwen3_moe", "experts"), ("olmo", "tensor and pipeline"), ("qwen3", "key and value heads on two ranks")]
+QUICK = {("olmoe", "experts gathered"), ("llama", "stages in turns"), ("qwen3_moe", "experts"),
          ("olmo", "tensor and pipeline"), ("qwen3", "key and value heads on two ranks")}
 
 
@@ -83,14 +83,15 @@ def test_greedy_text_under_every_layout_equals_that_of_transformers(open_mpi, pr
 
 def test_ranks_without_a_text_go_on_as_long_as_others_have_one(open_mpi, program, models):
     folder, theirs = models("olmoe")
-    for count in (1, 5):  # texts of four ranks that share the experts
+    for count in (1, 3):  # texts of two ranks that share the experts
         prompts = [word for prompt in PROMPTS[:count] for word in ("--prompt", prompt)]
-        code, out, err, _ = open_mpi.run(4, program("athanor"), "generate", folder, *prompts, "--max-new-tokens", COUNT, *GREEDY,
-                                         *words_of([f"{EXPERT}=4"]))
+        code, out, err, _ = open_mpi.run(2, program("athanor"), "generate", folder, *prompts, "--max-new-tokens", COUNT, *GREEDY,
+                                         *words_of([f"{EXPERT}=2"]))
         assert code == 0, out + err
         assert answers_of(out) == theirs[:count]
 
 
+@pytest.mark.every_launcher
 def test_each_launcher_gives_the_same_samples_and_only_the_first_rank_prints(launcher, program, models, tmp_path):
     folder, _ = models("llama")
     words = ["generate", folder, "--prompts", prompts_file(tmp_path), *BATCH, "--dtype", "float32", "--seed", "3", "--top-p", "0.9"]
@@ -112,7 +113,7 @@ def test_lines_of_standard_input_are_answered_as_they_come(open_mpi, program, mo
             assert answers_of(job.stdout.readline()) == [answer]
             time.sleep(0.3)  # the other rank waits meanwhile
         job.stdin.close()
-        assert job.stdout.read() == "" and job.wait(timeout=60) == 0
+        assert job.stdout.read() == "" and job.wait(timeout=120) == 0
     finally:
         job.kill()
 
@@ -127,4 +128,4 @@ def test_a_wrong_job_ends_with_code_2_and_one_line(open_mpi, program, models, ra
     folder, _ = models("llama")
     code, out, err, seconds = open_mpi.run(ranks, program("athanor"), "generate", folder, *words)
     lines = [line for line in err.splitlines() if line.startswith(("error", "[", "rank")) or said in line]
-    assert code == 2 and out == "" and sum(said in line for line in lines) == 1 and seconds < 30, err
+    assert code == 2 and out == "" and sum(said in line for line in lines) == 1 and seconds < 90, err

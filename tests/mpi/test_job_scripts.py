@@ -62,13 +62,13 @@ class PbsJob:
 
     def wait_for_steps(self, num):
         metrics = self.run.folder / "metrics.jsonl"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (metrics.exists() and metrics.read_text().count("\n") >= num) and time.monotonic() < deadline:
             assert self.process.poll() is None, self.process.communicate()[0]
             time.sleep(0.02)
 
     def ended(self):
-        self.said = self.process.communicate(timeout=90)[0]
+        self.said = self.process.communicate(timeout=120)[0]
         return self.process.returncode
 
     def submitted(self):

@@ -35,7 +35,7 @@ def test_a_training_that_fails_leaves_its_log_and_the_host_that_it_names(program
     assert "step 3" in (run.folder / "attempts/001/log").read_text()
 
 
-@pytest.mark.parametrize("launcher", ["sockets", "mpirun"])
+@pytest.mark.parametrize("launcher", ["sockets", pytest.param("mpirun", marks=pytest.mark.slow)])  # tests/faults has mpirun
 def test_a_run_whose_rank_is_killed_completes_after_a_retry_with_the_weights_of_an_undisturbed_run(launcher, program, data, tmp_path):  # noqa: F811
     if launcher != "sockets" and not shutil.which(launcher):
         pytest.skip("no mpirun on the PATH")
@@ -67,15 +67,17 @@ def test_sigterm_to_launch_leaves_the_ranks_of_mpirun_the_time_to_save(program, 
     if not shutil.which("mpirun"):
         pytest.skip("no mpirun on the PATH")
     # A step takes longer than the second that mpirun leaves its ranks, and than the one that they wait for launch's word.
-    run = suffering(RankRun(program, tmp_path, data, "run"), kind="slow", step=1, steps=1000, rank=1, phase="update", seconds=4)
+    run = RankRun(program, tmp_path, data, "run")
+    for rank in range(2):
+        suffering(run, kind="slow", step=1, steps=1000, rank=rank, phase="update", seconds=4)
     command = [run.program, "launch", "-n", 2, "--launcher", "mpirun", "--", run.program, "train", *run.words(ENDLESS)]
     environment = {**ALLOWED, "OMP_NUM_THREADS": "1", "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
     process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, text=True, env=environment)
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 120
     while not ((run.folder / "metrics.jsonl").exists() and run.metrics()) and time.monotonic() < deadline:
         time.sleep(0.02)
     process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=90)[1]
+    said = process.communicate(timeout=120)[1]
     last = run.metrics()[-1]["step"]
     assert run.checkpoint(last).exists() and f"stopped by SIGTERM after step {last}" in (run.folder / "log/train.log").read_text(), said
     assert process.returncode == 143 and f"attempt 1 ended with code 143 after step {last}: user_cancel" in said, said

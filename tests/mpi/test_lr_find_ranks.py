@@ -11,11 +11,12 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "interop"))
 from runs import make_data  # noqa: E402
 from test_runs import Athanor, RankRun  # noqa: E402
 
-STEPS = 40
+STEPS = 20
 LAYOUTS = [
-    (2, ()),
+    pytest.param(2, (), marks=pytest.mark.slow),
     (4, ("parallelism.pipeline_parallel_degree=2", "parallelism.tensor_parallel_degree=2")),
-    (4, ("parallelism.expert_parallel_degree=2",)),
+    (2, ("parallelism.expert_parallel_degree=2",)),
+    pytest.param(4, ("parallelism.expert_parallel_degree=2",), marks=pytest.mark.slow),
 ]
 
 

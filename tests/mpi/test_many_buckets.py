@@ -18,7 +18,8 @@ def norms(program, data, tmp_path_factory):  # noqa: F811
     return [line["grad_norm"] for line in RankRun(program, tmp_path_factory.mktemp("one"), data, "one").alone(*DEEP).metrics()]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS.values(), ids=LAYOUTS.keys())
+@pytest.mark.parametrize("layout", [pytest.param(layout, id=name, marks=[] if name != "none" else pytest.mark.slow)
+                                    for name, layout in LAYOUTS.items()])
 def test_a_thousand_buckets_in_flight_are_summed_right(open_mpi, program, data, tmp_path, norms, layout):  # noqa: F811
     many = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, *DEEP, *layout, "parallelism.bucket_mb=0.0001")
     assert [line["grad_norm"] for line in many.metrics()] == pytest.approx(norms, rel=1e-4)

@@ -22,7 +22,7 @@ def run_with_a_slow_rank(open_mpi, run, folder, *overrides, expect=0):  # noqa: 
     program, run.program = run.program, with_variable_on(run.program, 1, "OMP_NUM_THREADS=1", folder / "fewer")
     if "--bind-to" not in open_mpi.options:  # else two ranks get a processor each
         open_mpi.options.extend(["--bind-to", "none"])
-    run.on(open_mpi, 4, *SAVES_NOTHING, *overrides, expect=expect, env={"OMP_NUM_THREADS": "2"})
+    run.on(open_mpi, 2, *SAVES_NOTHING, *overrides, expect=expect, env={"OMP_NUM_THREADS": "2"})
     run.program = program
     return run
 
@@ -38,7 +38,7 @@ def test_a_warning_of_one_rank_is_in_a_file_of_its_host_and_not_on_the_terminal(
     line = rank_logs(run)["rank-00001.log"].splitlines()[0]
     assert re.match(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d[+-]\d\d:\d\d W ", line) and FEWER in line, line
     assert FEWER not in run.said
-    assert f"1 of 4 ranks have fewer threads than the others with 2, and each step waits for them: rank 1 ({host}) with 1" in run.said
+    assert f"1 of 2 ranks have fewer threads than the others with 2, and each step waits for them: rank 1 ({host}) with 1" in run.said
     before = rank_logs(run)
     run_with_a_slow_rank(open_mpi, run, tmp_path, "checkpoint.resume=never", expect=2)
     assert rank_logs(run) == before  # a start that is refused writes nothing
@@ -46,7 +46,7 @@ def test_a_warning_of_one_rank_is_in_a_file_of_its_host_and_not_on_the_terminal(
 
 def test_what_every_rank_finds_makes_no_files(open_mpi, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
-    run.on(open_mpi, 4, *SAVES_NOTHING, *PIPELINE, "train.micro_batch_size=2")
+    run.on(open_mpi, 2, *SAVES_NOTHING, *PIPELINE, "train.global_batch_size=2", "train.micro_batch_size=2")
     assert " W 1 microbatches do not fill 2 pipeline ranks" in run.said, run.said
     assert [path.name for path in (run.folder / "log").iterdir()] == ["train.log"]
 
@@ -82,7 +82,7 @@ def test_a_rank_that_is_named_is_on_the_terminal_too(mpi, program, data, tmp_pat
     assert not rank_logs(run)
 
 
-@pytest.mark.parametrize("wrong", ["2", "one", "0,1"])
+@pytest.mark.parametrize("wrong", ["2", pytest.param("one", marks=pytest.mark.slow), pytest.param("0,1", marks=pytest.mark.slow)])
 def test_a_rank_that_does_not_exist_is_refused_once_with_those_that_do(open_mpi, program, data, tmp_path, wrong):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
     run.on(open_mpi, 2, *SAVES_NOTHING, env={"ATHANOR_LOG_RANK": wrong}, expect=2)

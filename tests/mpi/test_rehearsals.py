@@ -51,7 +51,12 @@ def events(run, name):
     return [line for line in lines if line["event"] == name]
 
 
-@pytest.mark.parametrize("axis", AXES)
+def axes(*short):
+    """All of them, of which `make test` has some."""
+    return [pytest.param(axis, marks=() if axis in short else pytest.mark.slow) for axis in AXES]
+
+
+@pytest.mark.parametrize("axis", axes("data", "experts", "tensor and pipeline"))
 def test_a_rank_that_once_makes_a_nan_is_named_with_its_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
     ranks, layout = AXES[axis]
     run = planned(program, tmp_path, data, kind="nan", step=3, rank=ranks - 1, phase="forward")
@@ -62,7 +67,7 @@ def test_a_rank_that_once_makes_a_nan_is_named_with_its_node(any_launcher, progr
     assert "does the same work" in words["text"] and "Run again without" in words["text"], words
 
 
-@pytest.mark.parametrize("axis", AXES)
+@pytest.mark.parametrize("axis", axes("tensor", "pipeline", "experts"))
 def test_data_that_give_a_nan_are_named_and_no_node(any_launcher, program, data, tmp_path, axis):  # noqa: F811
     ranks, layout = AXES[axis]
     run = planned(program, tmp_path, data, kind="nan", step=3, sequence=2, phase="backward", place="model.layers.1")
@@ -142,8 +147,7 @@ def test_a_bit_that_flips_in_a_step_is_found_before_it_spreads(any_launcher, pro
     assert (words["rank"], words["step"]) == (1, 4) and what in words["text"] and words["tensor"], words
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
-@pytest.mark.parametrize("step", [4, 8])
+@pytest.mark.parametrize("ranks, step", [(1, 8), (2, 4), pytest.param(1, 4, marks=pytest.mark.slow), pytest.param(2, 8, marks=pytest.mark.slow)])
 def test_weights_without_a_finite_validation_loss_end_the_run_and_their_step_is_not_saved(any_launcher, program, data, tmp_path, ranks, step):  # noqa: F811
     run = planned(program, tmp_path, data, kind="nan_weight", step=step, rank=0, phase="reduce" if ranks > 1 else "update")
     run.on(any_launcher, ranks, "parallelism.sharding=none", "checkpoint.interval=1", "checkpoint.keep=9", "checkpoint.model_interval=1", expect=76, env=ALLOWED)
@@ -165,11 +169,15 @@ def test_a_run_rolls_back_from_weights_without_a_finite_validation_loss(any_laun
     assert drawn_by(run, 8) == 4 * (2 + 2 + 6), "the batches of steps 3 and 4 are not used again"
 
 
-@pytest.mark.parametrize("kind, settings", [
-    ("checkpoint", ["checkpoint.model_interval=0"]), ("checkpoint", ["checkpoint.model_interval=0", "checkpoint.async=false"]),
-    ("model", ["checkpoint.interval=0"])])
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_what_is_not_finite_after_the_last_step_is_not_saved_and_is_in_the_exit_code(any_launcher, program, data, tmp_path, ranks, kind, settings):  # noqa: F811
+SAVES = {"checkpoint": ["checkpoint.model_interval=0"], "at once": ["checkpoint.model_interval=0", "checkpoint.async=false"],
+         "model": ["checkpoint.interval=0"]}
+
+
+# `make test` has each way to save, and both numbers of ranks.
+@pytest.mark.parametrize("ranks, save", [pytest.param(ranks, save, marks=[] if (save == "checkpoint") == (ranks == 2) else pytest.mark.slow)
+                                         for ranks in (1, 2) for save in SAVES])
+def test_what_is_not_finite_after_the_last_step_is_not_saved_and_is_in_the_exit_code(any_launcher, program, data, tmp_path, ranks, save):  # noqa: F811
+    settings, kind = SAVES[save], "model" if save == "model" else "checkpoint"
     run = RankRun(program, tmp_path, data, "run")
     for rank in range(ranks):  # whichever of them saves the element
         suffering(run, kind="nan_weight", step=8, rank=rank, phase="reduce" if ranks > 1 else "update")
@@ -228,15 +236,15 @@ def test_ranks_whose_weights_differ_are_found_though_the_bit_flipped_in_a_step_t
 def test_a_rank_that_computes_slowly_is_named_with_its_host(torchrun, program, data, tmp_path):  # noqa: F811
     run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=0.05)
     run.program = on_hosts(tmp_path, program, "$RANK")
-    run.on(torchrun, 4, "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
+    run.on(torchrun, 3, "train.global_batch_size=3", "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
     (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
     assert "steps 1 to 20" in line and "them: rank 2 (node2)" in line, line
 
 
 def test_ranks_that_share_cores_are_not_named_as_slow(any_launcher, program, data, tmp_path):  # noqa: F811
-    threads = len(os.sched_getaffinity(0)) // 4 + 1  # more than there are cores for four ranks
+    threads = len(os.sched_getaffinity(0)) // 3 + 1  # more than there are cores for three ranks
     run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=0.05)
-    run.on(any_launcher, 4, "train.steps=24", f"train.num_threads={threads}", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
+    run.on(any_launcher, 3, "train.global_batch_size=3", "train.steps=24", f"train.num_threads={threads}", "checkpoint.interval=0", "checkpoint.model_interval=0", env=ALLOWED)
     assert "slower than the median" not in run.said, run.said
 
 
@@ -244,7 +252,7 @@ def test_ranks_that_share_cores_are_not_named_as_slow(any_launcher, program, dat
 def test_a_device_that_computes_slowly_is_named_with_its_host(open_mpi, program, data, tmp_path):  # noqa: F811
     run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=2)
     run.program = program("athanor_played")
-    run.on(open_mpi, 4, "train.device=auto", "integrity.probe=false", "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0",
+    run.on(open_mpi, 3, "train.device=auto", "train.global_batch_size=3", "integrity.probe=false", "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0",
            env={**ALLOWED, "ATHANOR_PLAYED_LAUNCH_MS": "1"})
     assert "device: one for each rank" in run.said, run.said
     (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
@@ -252,7 +260,7 @@ def test_a_device_that_computes_slowly_is_named_with_its_host(open_mpi, program,
     assert all(step["device_waits"] == 1 for step in run.metrics()[:1]), run.metrics()
 
 
-@pytest.mark.parametrize("kind, code", [("exception", 1), ("kill", None), ("segv", None)])
+@pytest.mark.parametrize("kind, code", [("exception", 1), ("kill", None), pytest.param("segv", None, marks=pytest.mark.slow)])
 def test_a_fault_acts_once_in_a_run_folder(any_launcher, program, data, tmp_path, kind, code):  # noqa: F811
     run = planned(program, tmp_path, data, kind=kind, step=3, rank=1, phase="backward")
     ended, out, err, _ = any_launcher.run(2, run.program, "train", *run.words([]), env=ALLOWED)
@@ -285,18 +293,24 @@ def test_a_fault_that_found_nothing_to_act_on_is_told_when_the_run_is_complete(a
     assert len(lines) == len(list(filter(None, run.untold))), lines
 
 
-def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_path):  # noqa: F811
-    for fault, environment, reason in [
-        ({"rank": 0}, {}, "set ATHANOR_ALLOW_FAULTS=1"),
-        ({"rank": 3}, ALLOWED, "the job has 1 rank(s)"),
-        ({"rank": 0, "host": "a"}, ALLOWED, "set one of rank, host and sequence"),
-        ({}, ALLOWED, "set one of rank, host and sequence"),
-        ({"sequence": 4}, ALLOWED, "a step has 4 sequences"),
-        ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
-        ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
-        ({"rank": 0, "kind": "flip_weight", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
-        ({"rank": 0, "kind": "flip_moment", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
-    ]:
+PLANS = [
+    ({"rank": 0}, {}, "set ATHANOR_ALLOW_FAULTS=1"),
+    ({"rank": 3}, ALLOWED, "the job has 1 rank(s)"),
+    ({}, ALLOWED, "set one of rank, host and sequence"),
+    ({"sequence": 1, "phase": "reduce"}, ALLOWED, "belongs to no sequence"),
+    ({"rank": 0, "kind": "flip_weight", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
+]
+MORE_PLANS = [
+    ({"rank": 0, "host": "a"}, ALLOWED, "set one of rank, host and sequence"),
+    ({"sequence": 4}, ALLOWED, "a step has 4 sequences"),
+    ({"rank": 0, "step": 9}, ALLOWED, "the run has 8 steps"),
+    ({"rank": 0, "kind": "flip_moment", "place": "model.layers.7.mlp"}, ALLOWED, "the model has no weight model.layers.7.mlp"),
+]
+
+
+@pytest.mark.parametrize("plans", [PLANS, pytest.param(MORE_PLANS, marks=pytest.mark.slow)], ids=["plans", "more"])
+def test_a_plan_is_refused_unless_the_environment_allows_it(program, data, tmp_path, plans):  # noqa: F811
+    for fault, environment, reason in plans:
         run = planned(program, tmp_path, data, **{"kind": "nan", **fault})
         done = subprocess.run([run.program, "train", run.config], capture_output=True, text=True, env={**os.environ, **environment})
         assert done.returncode == 2 and reason in done.stderr and not run.folder.exists(), done.stderr

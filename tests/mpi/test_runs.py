@@ -1,4 +1,5 @@
 """Whole runs of `athanor train` on several ranks train like one rank: interrupted, moved to other layouts, with failures."""
+import functools
 import json
 import os
 import pathlib
@@ -30,6 +31,15 @@ SHARING = [
     (4, [*PIPELINE, *TENSOR, "parallelism.sequence_parallel=true"]),
     (8, [*PIPELINE, *TENSOR, "parallelism.expert_parallel_degree=2", "model.tie_word_embeddings=true"]),
 ]
+# `make test` has each kind of ranks, sharding, dispatch and schedule of these in fewer layouts.
+DIAGONAL = [
+    (2, ["parallelism.sharding=none", *PIPELINE, "parallelism.pipeline_schedule=gpipe"]),
+    (2, ["parallelism.sharding=optimizer", "parallelism.expert_parallel_degree=2", "moe.dispatch=allgather"]),
+    LAYOUTS[2],
+    SHARING[1],
+    (4, [*PIPELINE, *TENSOR, "parallelism.sequence_parallel=true", "model.tie_word_embeddings=true"]),
+]
+REST = [layout for layout in LAYOUTS + SHARING if layout not in DIAGONAL]
 
 
 class Athanor:
@@ -85,6 +95,16 @@ def open_mpi(program):
     return launcher
 
 
+@pytest.fixture(scope="module")
+def alone(program, data, tmp_path_factory):
+    """Returns a function from settings to the run of one rank with them."""
+    @functools.cache
+    def find(*settings):
+        return RankRun(program, tmp_path_factory.mktemp("alone"), data, "one").alone(*settings)
+
+    return find
+
+
 def assert_same_training(one, many):
     lines = one.metrics(), many.metrics()
     assert len(lines[0]) == len(lines[1])
@@ -96,9 +116,9 @@ def assert_same_training(one, many):
         assert a["tokens_seen"] == b["tokens_seen"]
 
 
-@pytest.mark.parametrize("ranks,layout", LAYOUTS + SHARING)
-def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, program, data, tmp_path, ranks, layout):
-    one = RankRun(program, tmp_path, data, "one").alone(*(word for word in layout if word.startswith("model.")))
+@pytest.mark.parametrize("ranks,layout", [*DIAGONAL, *(pytest.param(*layout, marks=pytest.mark.slow) for layout in REST)])
+def test_ranks_train_as_one_does_and_their_model_is_their_checkpoint(open_mpi, program, data, tmp_path, alone, ranks, layout):
+    one = alone(*(word for word in layout if word.startswith("model.")))
     many = RankRun(program, tmp_path, data, "many").on(open_mpi, ranks, *layout)
     assert_same_training(one, many)
     again = tmp_path / "exported"
@@ -127,9 +147,8 @@ def test_ranks_count_the_tokens_of_the_unigram_entropy_together(open_mpi, progra
 
 
 def test_a_run_moves_between_layouts_as_if_it_had_never_been_cut(open_mpi, program, data, tmp_path):
-    one = RankRun(program, tmp_path, data, "one").alone()
     many = RankRun(program, tmp_path, data, "many")
-    for steps, (ranks, layout) in zip((3, 5, 6), LAYOUTS):
+    for steps, (ranks, layout) in zip((3, 5, 6), DIAGONAL):
         many.on(open_mpi, ranks, *layout, f"train.steps={steps}", "optimizer.decay_steps=0", "optimizer.schedule=constant")
     many.alone("optimizer.schedule=constant")
     one = RankRun(program, tmp_path, data, "constant").alone("optimizer.schedule=constant")
@@ -144,7 +163,7 @@ def test_a_batch_that_grows_does_so_under_any_layout_and_across_a_change_of_it(o
     one = RankRun(program, tmp_path, data, "one").alone(*ramp)
     assert [line["sequences"] for line in one.metrics()] == [2, 2, 4, 4, 8, 8, 8, 8]
     many = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, *ramp, "parallelism.expert_parallel_degree=2", "train.steps=3")
-    many.on(open_mpi, 4, *ramp, *PIPELINE, *TENSOR, "train.steps=5")
+    many.on(open_mpi, 2, *ramp, *PIPELINE, "train.steps=5")
     many.on(open_mpi, 2, *ramp, "parallelism.sharding=none", "metrics.noise_scale_interval=1")
     assert [line["sequences"] for line in many.metrics()] == [2, 2, 4, 4, 8, 8, 8, 8]
     assert_same_training(one, many)
@@ -152,7 +171,9 @@ def test_a_batch_that_grows_does_so_under_any_layout_and_across_a_change_of_it(o
     assert drawn[0] == drawn[1]
 
 
-def test_twelve_ranks_then_one_then_eight_train_as_one_rank_does(open_mpi, program, data, tmp_path):
+# `make test` has four ranks in both places, without experts and then without tensor ranks.
+@pytest.mark.parametrize("first,second", [(4, 4), pytest.param(12, 8, marks=pytest.mark.slow)])
+def test_twelve_ranks_then_one_then_eight_train_as_one_rank_does(open_mpi, program, data, tmp_path, first, second):
     both = ["model.num_hidden_layers=4", "model.num_experts=6", "train.global_batch_size=12", "optimizer.schedule=constant",
             "model.tie_word_embeddings=true"]
     twelve = ["parallelism.pipeline_schedule=interleaved_1f1b", "parallelism.virtual_stages=2", *PIPELINE, *TENSOR,
@@ -160,22 +181,23 @@ def test_twelve_ranks_then_one_then_eight_train_as_one_rank_does(open_mpi, progr
     eight = [*PIPELINE, *TENSOR, "parallelism.pipeline_split=[1, 3]", "parallelism.data_parallel_replicate_degree=2",
              "parallelism.sharding=hierarchical", "parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all_2d",
              "parallelism.mapping=[\"tensor\", \"shard\", \"expert\", \"pipeline\", \"replicate\", \"context\"]"]
+    if (first, second) == (4, 4):
+        twelve.append("parallelism.expert_parallel_degree=1")
+        eight.append("parallelism.tensor_parallel_degree=1")
     one = RankRun(program, tmp_path, data, "one").alone(*both)
-    many = RankRun(program, tmp_path, data, "many").on(open_mpi, 12, *both, *twelve, "train.steps=3")
-    many.alone(*both, "train.steps=5").on(open_mpi, 8, *both, *eight)
+    many = RankRun(program, tmp_path, data, "many").on(open_mpi, first, *both, *twelve, "train.steps=3")
+    many.alone(*both, "train.steps=5").on(open_mpi, second, *both, *eight)
     assert [line["step"] for line in many.metrics()] == list(range(1, 9))
     assert_same_training(one, many)
 
 
-@pytest.mark.parametrize("load", ["broadcast", "all_reduce"])
-def test_weights_that_one_rank_reads_reach_all(open_mpi, program, data, tmp_path, load):
-    first = RankRun(program, tmp_path, data, "first").alone()
-    model = first.folder / "models" / "step-00000008"
-    begins = f"checkpoint.resume={model}", "train.steps=12", f"checkpoint.load={load}"
-    one = RankRun(program, tmp_path, data, "one").alone(*begins)
-    for name, layout in [("experts", ["parallelism.expert_parallel_degree=2"]), ("stages", [*PIPELINE, *TENSOR])]:
-        many = RankRun(program, tmp_path, data, name).on(open_mpi, 4, *begins, *layout)
-        assert_same_training(one, many)
+@pytest.mark.parametrize("load,layout", [("broadcast", "stages"), ("all_reduce", "experts"), pytest.param("broadcast", "experts", marks=pytest.mark.slow),
+                                         pytest.param("all_reduce", "stages", marks=pytest.mark.slow)])
+def test_weights_that_one_rank_reads_reach_all(open_mpi, program, data, tmp_path, alone, load, layout):
+    begins = f"checkpoint.resume={alone().folder / 'models' / 'step-00000008'}", "train.steps=12"
+    settings = {"experts": ["parallelism.expert_parallel_degree=2"], "stages": [*PIPELINE, *TENSOR]}[layout]
+    many = RankRun(program, tmp_path, data, layout).on(open_mpi, 4, *begins, f"checkpoint.load={load}", *settings)
+    assert_same_training(alone(*begins), many)
 
 
 def test_a_full_disk_on_one_rank_costs_the_checkpoint_and_is_said_once(open_mpi, program, data, tmp_path):
@@ -220,30 +242,31 @@ ENDLESS = ["train.steps=100000", "checkpoint.interval=50000", "checkpoint.model_
            "train.validation_interval=0", "optimizer.schedule=constant"]
 
 
-def stopped(open_mpi, run, ranks, overrides, num_steps, send):
+def stopped(open_mpi, run, ranks, overrides, num_steps, send, env=None):
     """Starts a run, calls send(process) when it has done a number of steps, and returns what it wrote to standard error."""
     process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", str(ranks), run.program, "train",
-                                *run.words([*ENDLESS, *overrides])], env=dict(os.environ, OMP_NUM_THREADS="1"),
+                                *run.words([*ENDLESS, *overrides])], env=dict(os.environ, OMP_NUM_THREADS="1", **(env or {})),
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     try:
         metrics = run.folder / "metrics.jsonl"
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (metrics.exists() and metrics.read_text().count("\n") >= num_steps) and time.monotonic() < deadline:
             time.sleep(0.02)
         send(process)
-        return process.communicate(timeout=60)[1]
+        return process.communicate(timeout=120)[1]
     finally:
         process.kill()
 
 
-# A step of many small microbatches takes between two and twenty seconds; the test needs more than the second that mpirun allows.
-LONG_STEPS = ["train.global_batch_size=6144", "train.micro_batch_size=1"]
+# Both ranks sleep in each step, for longer than the second that mpirun allows.
+LONG_STEPS = "".join(f'\n[[faults.plan]]\nkind = "slow"\nstep = 1\nsteps = 1000\nrank = {rank}\nphase = "update"\nseconds = 3\n' for rank in range(2))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=lambda number: number.name)
 def test_a_signal_to_mpirun_saves_although_it_kills_its_ranks_after_a_second(open_mpi, program, data, tmp_path, number):
     run = RankRun(program, tmp_path, data, "run")
-    err = stopped(open_mpi, run, 2, LONG_STEPS, 1, lambda mpirun: mpirun.send_signal(number))
+    run.config.write_text(run.config.read_text() + LONG_STEPS)
+    err = stopped(open_mpi, run, 2, [], 1, lambda mpirun: mpirun.send_signal(number), env={"ATHANOR_ALLOW_FAULTS": "1"})
     assert run.metrics()[0]["step_s"] > 1.3, "the step is too short to show anything"
     last = run.metrics()[-1]["step"]
     assert last == 2 and run.checkpoint(last).exists(), err  # the step that was being computed was finished and saved
@@ -252,7 +275,8 @@ def test_a_signal_to_mpirun_saves_although_it_kills_its_ranks_after_a_second(ope
     assert f"stopped by SIGTERM after step {last}" in said, said
 
 
-@pytest.mark.parametrize("ranks,layout", [(2, []), (4, [*PIPELINE, *TENSOR])])
+@pytest.mark.parametrize("ranks,layout", [(2, PIPELINE), pytest.param(2, [], marks=pytest.mark.slow),
+                                          pytest.param(4, [*PIPELINE, *TENSOR], marks=pytest.mark.slow)])
 def test_a_signal_to_one_rank_ends_all_after_the_same_step(open_mpi, program, data, tmp_path, ranks, layout):
     run = RankRun(program, tmp_path, data, "run")
     err = stopped(open_mpi, run, ranks, layout, 3,
@@ -277,7 +301,7 @@ def test_a_second_job_in_one_folder_is_refused_once_and_told_who_holds_it(open_m
     process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train", *run.words(ENDLESS)],
                                env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 120
         while not (run.folder / "metrics.jsonl").exists() and time.monotonic() < deadline:
             time.sleep(0.1)
         # The job is stopped meanwhile: two ranks of a tiny model leave a second job on two cores almost no processor time.
@@ -291,7 +315,7 @@ def test_a_second_job_in_one_folder_is_refused_once_and_told_who_holds_it(open_m
         for rank in ranks:
             os.kill(rank, signal.SIGCONT)
         os.kill(ranks[-1], signal.SIGTERM)
-        process.wait(timeout=60)
+        process.wait(timeout=120)
     finally:
         process.kill()
     assert not (run.folder / "lock").exists()
@@ -300,7 +324,7 @@ def test_a_second_job_in_one_folder_is_refused_once_and_told_who_holds_it(open_m
 def test_several_ranks_go_back_together(open_mpi, program, data, tmp_path):
     run = RankRun(program, tmp_path, data, "run").on(open_mpi, 2)
     back = f"checkpoint.resume={run.folder / 'models' / 'step-00000004'}"
-    run.on(open_mpi, 4, back, *LAYOUTS[1][1])
+    run.on(open_mpi, 2, back, *LAYOUTS[1][1])
     assert "went back to step 4" in run.said and "fresh moments" in run.said
     assert [line["step"] for line in run.metrics()] == list(range(1, 9))
     assert (run.folder / "checkpoints" / "abandoned-002" / "step-00000008" / "manifest.json").exists()

@@ -10,8 +10,11 @@ LAYOUTS = {
     "data": ["parallelism.sharding=optimizer"],
     "bfloat16": ["parallelism.sharding=optimizer", "train.dtype=bfloat16"],
     "replicated": ["parallelism.sharding=none"],
+    "replicated experts": ["parallelism.sharding=none", "parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all"],
     "experts": ["parallelism.expert_parallel_degree=2", "moe.dispatch=all_to_all"],
 }
+
+SHORT = {"bfloat16", "replicated experts"}
 
 
 def results(folder):
@@ -23,7 +26,7 @@ def results(folder):
     return figures, [manifest["pieces"] for manifest in manifests]
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", [pytest.param(name, marks=[] if name in SHORT else pytest.mark.slow) for name in LAYOUTS])
 def test_a_run_on_two_nodes_has_the_bits_of_a_run_on_one(open_mpi, program, data, tmp_path, layout):  # noqa: F811
     one = RankRun(program, tmp_path, data, "one").on(open_mpi, 4, *LAYOUTS[layout])
     two = RankRun(program, tmp_path, data, "two").on(open_mpi, 4, *LAYOUTS[layout], *NODES)

@@ -6,7 +6,7 @@ import subprocess
 import pytest
 
 import layouts
-from test_verify import MOE, SHARED, Done, verify  # noqa: F401  (a fixture)
+from test_verify import MOE, SHARED, TWO, Done, verify  # noqa: F401  (a fixture)
 
 DEEP = {
     "model.family": "olmo",
@@ -51,44 +51,48 @@ def test_one_rank_without_a_launcher_computes_what_portable_forms_compute(progra
     assert "compared with portable" in done.out, done
 
 
-@pytest.mark.parametrize("fields", [{**MOE, **MORE_OF_ALL}, SHARED], ids=["experts", "tensor and pipeline"])
-def test_layouts_compute_what_portable_forms_compute(verify, fields):  # noqa: F811
-    done = verify(fields, 4, "--reference", "portable")
+@pytest.mark.parametrize("fields, ranks", [({**MOE, **TWO, **MORE_OF_ALL}, 2), (SHARED, 4),
+                                           pytest.param({**MOE, **MORE_OF_ALL}, 4, marks=pytest.mark.slow)],
+                         ids=["two ranks with experts", "tensor and pipeline", "experts"])
+def test_layouts_compute_what_portable_forms_compute(verify, fields, ranks):  # noqa: F811
+    done = verify(fields, ranks, "--reference", "portable")
     assert done.code == 0, done
 
 
 def test_a_planted_fault_is_named_against_portable_forms_too(verify):  # noqa: F811
-    done = verify(MOE, 4, "--steps", 2, "--reference", "portable", plant="grad.wrong_scale")
+    done = verify({**MOE, **TWO}, 2, "--steps", 2, "--reference", "portable", plant="grad.wrong_scale")
     assert done.code == 1, done
     assert any(re.search(r"gradients, step 1: (model\.|lm_head)", line) for line in done.failures()), done
 
 
+# The configuration, what changes, and the type; `make test` has one for each.
 RESUMPTIONS = [
-    (MOE, ["parallelism.expert_parallel_degree=4", "parallelism.sharding=none"]),
-    (MOE, ["parallelism.expert_parallel_degree=1", "parallelism.data_parallel_shard_degree=1",
-           "parallelism.tensor_parallel_degree=2", "parallelism.pipeline_parallel_degree=2"]),
-    (SHARED, ["parallelism.tensor_parallel_degree=1", "parallelism.pipeline_parallel_degree=1",
-              "parallelism.data_parallel_shard_degree=4", "parallelism.expert_parallel_degree=2",
-              "parallelism.sharding=hierarchical", "train.micro_batch_size=2"]),
+    pytest.param(MOE, ["parallelism.expert_parallel_degree=4", "parallelism.sharding=none"], "both", id="experts", marks=pytest.mark.slow),
+    pytest.param(MOE, ["parallelism.expert_parallel_degree=1", "parallelism.data_parallel_shard_degree=1",
+                       "parallelism.tensor_parallel_degree=2", "parallelism.pipeline_parallel_degree=2"], "bfloat16", id="cut up"),
+    pytest.param(SHARED, ["parallelism.tensor_parallel_degree=1", "parallelism.pipeline_parallel_degree=1",
+                          "parallelism.data_parallel_shard_degree=4", "parallelism.expert_parallel_degree=2",
+                          "parallelism.sharding=hierarchical", "train.micro_batch_size=2"], "float32", id="put together"),
 ]
 
 
-@pytest.mark.parametrize("fields, then", RESUMPTIONS, ids=["experts", "cut up", "put together"])
-def test_a_checkpoint_of_one_layout_goes_on_under_another_as_one_rank_without_a_break(verify, fields, then):  # noqa: F811
+@pytest.mark.parametrize("fields, then, dtype", [*RESUMPTIONS, *(
+    pytest.param(*each.values[:2], "both", id=f"{each.id} in both types", marks=pytest.mark.slow) for each in RESUMPTIONS[1:])])
+def test_a_checkpoint_of_one_layout_goes_on_under_another_as_one_rank_without_a_break(verify, fields, then, dtype):  # noqa: F811
     done = verify({**fields, "moe.bias_update_rate": 0.01, "moe.aux_scope": "global", "checkpoint.model_interval": 0}, 4,
-                  "--steps", 4, "--twice", *(word for override in then for word in ("--then", override)))
+                  "--steps", 4, "--twice", *(["--dtype", dtype] if dtype != "both" else []), *(word for override in then for word in ("--then", override)))
     assert done.code == 0, done
     assert "after step 2 a checkpoint" in done.out, done
 
 
 def test_what_goes_wrong_after_a_resumption_is_named_with_its_step(verify):  # noqa: F811
-    done = verify(MOE, 4, "--steps", 4, "--then", "optimizer.betas=[0.5, 0.6]")
+    done = verify({**MOE, **TWO}, 2, "--steps", 4, "--then", "optimizer.betas=[0.5, 0.6]")
     assert done.code == 1, done
     assert all(re.match(r"FAIL (step [34]:|… and)", line) for line in done.failures()), done
 
 
 def test_a_second_layout_that_does_not_fit_is_refused_before_anything_runs(verify):  # noqa: F811
-    done = verify(MOE, 4, "--then", "parallelism.expert_parallel_degree=3")
+    done = verify({**MOE, **TWO}, 2, "--then", "parallelism.expert_parallel_degree=3")
     assert done.code == 2, done
     assert done.err.count("parallelism.expert_parallel_degree (3) must divide model.num_experts (8)") == 1, done
 
@@ -96,7 +100,7 @@ def test_a_second_layout_that_does_not_fit_is_refused_before_anything_runs(verif
 def test_with_keep_depth_all_layers_run_in_as_many_buckets(verify, tmp_path):  # noqa: F811
     config = tmp_path / "deep.toml"
     config.write_text(layouts.toml_of({**DEEP, "model.num_hidden_layers": 48}))
-    done = verify(config, 2, "--keep-depth", "--steps", 2)
+    done = verify(config, 2, "--keep-depth", "--steps", 2, "--dtype", "float32")
     assert done.code == 0, done
     assert "48 layers" in done.out and f"{48 * 7 + 2} gradient buckets" in done.out, done
 
@@ -104,5 +108,5 @@ def test_with_keep_depth_all_layers_run_in_as_many_buckets(verify, tmp_path):  #
 def test_sums_of_1122_buckets_at_once_are_those_of_one_rank(verify, tmp_path):  # noqa: F811
     config = tmp_path / "deep.toml"
     config.write_text(layouts.toml_of({**DEEP, "model.num_hidden_layers": 160}))
-    done = verify(config, 2, "--keep-depth", "--steps", 1)
+    done = verify(config, 2, "--keep-depth", "--steps", 1, "--dtype", "float32")
     assert done.code == 0, done

@@ -133,6 +133,6 @@ def test_a_run_without_mpi_has_the_bits_of_one_with_mpi(torchrun, open_mpi, prog
 
 
 def test_verify_runs_without_mpi(torchrun, program):
-    code, out, err, _ = torchrun.run(4, program("athanor"), "verify", ROOT / "recipes/olmoe-tiny.toml", "--set",
-                                     "parallelism.expert_parallel_degree=4", timeout=240)
+    code, out, err, _ = torchrun.run(2, program("athanor"), "verify", ROOT / "recipes/olmoe-tiny.toml", "--dtype", "float32", "--set",
+                                     "parallelism.expert_parallel_degree=2", timeout=240)
     assert code == 0, out + err

@@ -6,7 +6,7 @@ import subprocess
 import tempfile
 import time
 
-GRACE_S = 25  # for the processes that are left when the first one has failed
+GRACE_S = 60  # for the processes that are left when the first one has failed
 
 
 def free_port():
@@ -63,7 +63,7 @@ class TorchrunLike:
                     process.wait()
                 if agent:
                     agent.stdin.close()
-                    agent.wait(timeout=10)
+                    agent.wait(timeout=60)
             seconds = time.monotonic() - start
             texts = []
             for stream in streams:

@@ -1,4 +1,5 @@
 """The last line of a test run counts what really ran: a program that ended early or a part that never ran is no success."""
+import json
 import pathlib
 import subprocess
 import sys
@@ -81,3 +82,41 @@ def test_the_twenty_slowest_of_all_parts_come_first_and_in_order(tmp_path):
     expected.insert(9, "tests.interop.test_train.test_resume")
     assert names == expected
     assert lines[21].startswith("C++: 39 passed")
+
+
+BUDGETS = json.loads((ROOT / "tests/rooms.json").read_text())
+LIMIT = BUDGETS["case"]
+MEASURED = ('<testcase classname="{0}" name="x" status="run" result="completed"><properties><property name="cpu_s" value="{1}"/>'
+            "</properties></testcase>")
+
+
+def budgeted(folder, cases, unit_s=1.0):
+    """The last line and those about budgets, of these cases of the program `base` on a machine of that speed."""
+    (folder / "calibration.json").write_text(f"[{unit_s}]")
+    lines = summary(folder, PASSED, cases, parts=["C++"])
+    return lines[-1], [line for line in lines if line.startswith("over budget:")]
+
+
+def test_a_case_of_more_units_than_one_may_take_fails_unless_it_is_marked_slow(tmp_path):
+    (tmp_path / "one").mkdir(), (tmp_path / "all").mkdir()
+    last, over = budgeted(tmp_path / "one", MEASURED.format("Npy", LIMIT + 0.5))
+    assert over[0].startswith(f"over budget: base: Npy.x took {LIMIT + 0.5} units, more than the {LIMIT}"), over
+    last, over = budgeted(tmp_path / "all", MEASURED.format("TestAllNpy", LIMIT + 0.5))
+    assert last.endswith(", 0 failed") and not over
+
+
+def test_on_a_machine_of_half_the_speed_the_same_work_is_within_the_budget(tmp_path):
+    assert budgeted(tmp_path, MEASURED.format("Npy", LIMIT + 0.5), unit_s=2.0)[1] == []
+
+
+def test_a_room_that_takes_more_than_twice_its_budget_fails(tmp_path):
+    budget = BUDGETS["rooms"]["base"]["budget"]
+    cases = "".join(MEASURED.format(f"Npy{i}", 4) for i in range(budget // 2 + 1))
+    last, over = budgeted(tmp_path, cases)
+    assert last.endswith(" 1 failed") and over[0].startswith("over budget: base took "), (last, over)
+
+
+def test_every_python_test_belongs_to_one_room():
+    listed = [test for room in BUDGETS["rooms"].values() for test in room["tests"]]
+    there = [str(path.relative_to(ROOT / "tests")) for path in (ROOT / "tests").glob("*/test_*.py")]
+    assert sorted(listed) == sorted(there)

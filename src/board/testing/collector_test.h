@@ -78,7 +78,7 @@ class BoardTest : public FolderTest {
   BoardOptions options_;
 };
 
-inline bool becomes_true(const std::function<bool()>& condition, double limit_s = 20) {
+inline bool becomes_true(const std::function<bool()>& condition, double limit_s = 120) {
   for (const auto begin = std::chrono::steady_clock::now(); seconds_since(begin) < limit_s;) {
     if (condition()) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(20));

@@ -11,6 +11,7 @@
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstdlib>
 #include <filesystem>
@@ -18,6 +19,7 @@
 #include <set>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "base/testing/folder_test.h"
@@ -28,26 +30,12 @@ namespace athanor::launch {
 
 class RecordedMachine : public FolderTest {
  protected:
-  // Makes the files of a machine, once in a test, and returns surroundings without variables in which nothing is on the
-  // path.
-  Surroundings machine(const std::string& name) {
-    const char* source = std::getenv("ATHANOR_SOURCE_DIR");
-    const std::filesystem::path own = std::filesystem::path(__FILE__).parent_path() / "machines";
-    const auto folder = source ? std::filesystem::path(source) / "src/launch/testing/machines" : own;
-    Surroundings here;
-    here.root = folder_ / name;
-    const bool is_made = std::filesystem::exists(here.root);
-    std::ifstream listing(folder / (name + ".txt"));
-    EXPECT_TRUE(listing) << folder;
-    std::set<int> online;
-    for (std::string line; std::getline(listing, line);) {
-      if (line.starts_with("host ")) here.host = line.substr(5);
-      if (!is_made) add_line(here, line, online);
-    }
-    if (is_made) return here;
-    put(here, "sys/devices/system/cpu/online", cpu_list_text({online.begin(), online.end()}));
-    return here;
-  }
+  // Returns surroundings without variables in which nothing is on the path. The files of the machine are made once in
+  // the program, so that a test must not change them.
+  static Surroundings machine(const std::string& name) { return machine_below(shared_folder(), name); }
+
+  // The same with files of the test's own, once in a test.
+  Surroundings machine_of_its_own(const std::string& name) const { return machine_below(folder_, name); }
 
   static void put(const Surroundings& here, const std::string& path, const std::string& text) {
     std::filesystem::create_directories((here.root / path).parent_path());
@@ -62,6 +50,40 @@ class RecordedMachine : public FolderTest {
   }
 
  private:
+  // A folder that the process which made it removes at its end.
+  static const std::filesystem::path& shared_folder() {
+    struct Folder {
+      pid_t owner = ::getpid();
+      std::filesystem::path path =
+          std::filesystem::path(testing::TempDir()) / fmt::format("athanor_test_{}_machines", owner);
+      ~Folder() {
+        std::error_code ignored;
+        if (::getpid() == owner) std::filesystem::remove_all(path, ignored);
+      }
+    };
+    static const Folder folder;
+    return folder.path;
+  }
+
+  static Surroundings machine_below(const std::filesystem::path& made, const std::string& name) {
+    const char* source = std::getenv("ATHANOR_SOURCE_DIR");
+    const std::filesystem::path own = std::filesystem::path(__FILE__).parent_path() / "machines";
+    const auto folder = source ? std::filesystem::path(source) / "src/launch/testing/machines" : own;
+    Surroundings here;
+    here.root = made / name;
+    const bool is_made = std::filesystem::exists(here.root);
+    std::ifstream listing(folder / (name + ".txt"));
+    EXPECT_TRUE(listing) << folder;
+    std::set<int> online;
+    for (std::string line; std::getline(listing, line);) {
+      if (line.starts_with("host ")) here.host = line.substr(5);
+      if (!is_made) add_line(here, line, online);
+    }
+    if (is_made) return here;
+    put(here, "sys/devices/system/cpu/online", cpu_list_text({online.begin(), online.end()}));
+    return here;
+  }
+
   static std::vector<int> cpus_of(const std::string& list) {
     const size_t colon = list.find(':');
     auto cpus = parse_cpu_list(list.substr(0, colon), "listing");

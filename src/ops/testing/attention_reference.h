@@ -29,23 +29,39 @@ struct AttentionReference {
   Tracked y, dq, dk, dv;
 };
 
+// The parts of the forward pass that gradients need too; y is [B, H, T, D].
+struct AttentionForward {
+  Tracked q, k, v, mask, scores, peak, total, y;
+  double scale;
+};
+
+constexpr int64_t kExpUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
+
+inline AttentionForward attention_forward(const Tensor& in_q, const Tensor& in_k, const Tensor& in_v,
+                                          const Tensor& in_mask) {
+  const at::ScalarType dtype = in_q.scalar_type();
+  const int64_t heads = in_q.size(2);
+  const Tracked q = heads_first(in_q, heads), k = heads_first(in_k, heads), v = heads_first(in_v, heads);
+  const Tracked mask = exact(in_mask);
+  const double scale = 1 / std::sqrt(static_cast<double>(in_q.size(3)));
+
+  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
+  const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
+  const Tracked e = exp(scores - peak, kExpUlps) * mask;
+  const Tracked total = sum(e, -1, /*keepdim=*/true);
+  const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
+  return {q, k, v, mask, scores, peak, total, y, scale};
+}
+
 // @param mask  [B, 1, T, T] fp64: 1 where a token (third dim) attends to another (last dim).
 inline AttentionReference attention_reference(const Tensor& in_q, const Tensor& in_k, const Tensor& in_v,
                                               const Tensor& in_dy, const Tensor& in_mask) {
   const at::ScalarType dtype = in_q.scalar_type();
   const int64_t heads = in_q.size(2), kv_heads = in_k.size(2);
-  const Tracked q = heads_first(in_q, heads), k = heads_first(in_k, heads), v = heads_first(in_v, heads);
-  const Tracked dy = heads_first(in_dy, heads), mask = exact(in_mask);
-  const double scale = 1 / std::sqrt(static_cast<double>(in_q.size(3)));
-  constexpr int64_t kUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
+  const auto [q, k, v, mask, scores, peak, total, y, scale] = attention_forward(in_q, in_k, in_v, in_mask);
+  const Tracked dy = heads_first(in_dy, heads);
 
-  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
-  const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
-  const Tracked e = exp(scores - peak, kUlps) * mask;
-  const Tracked total = sum(e, -1, /*keepdim=*/true);
-  const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
-
-  const Tracked p = exp(scores - (peak + log(total)), kUlps) * mask;
+  const Tracked p = exp(scores - (peak + log(total)), kExpUlps) * mask;
   const Tracked dv = blocked_matmul(swapped(stored(p, dtype), -1, -2), dy, dtype);
   const Tracked dp = matmul(dy, swapped(v, -1, -2)), row = sum(dy * y, -1, /*keepdim=*/true);
   const Tracked ds = stored(p * (dp - row) * scale, dtype);

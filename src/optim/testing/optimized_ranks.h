@@ -8,6 +8,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -57,10 +58,22 @@ inline void for_each_element(const ParameterStore& store, FlatRange range,
   }
 }
 
-inline float number_of(const char* what, int step, const BucketEntry& e, int64_t global) {
-  const CounterRandom random(static_cast<uint64_t>(step), what + e.name);
-  return static_cast<float>(static_cast<double>(random.u64(static_cast<uint64_t>(global)) >> 11) * 0x1p-52 - 1);
-}
+/// The numbers of one kind at a step, which are functions of the element. Elements are asked for entry by entry.
+class Numbers {
+ public:
+  Numbers(const char* what, int step) : what_(what), step_(static_cast<uint64_t>(step)) {}
+  float of(const BucketEntry& e, int64_t global) {
+    if (entry_ != &e) random_.emplace(step_, what_ + e.name);
+    entry_ = &e;
+    return static_cast<float>(static_cast<double>(random_->u64(static_cast<uint64_t>(global)) >> 11) * 0x1p-52 - 1);
+  }
+
+ private:
+  std::string what_;
+  uint64_t step_;
+  const BucketEntry* entry_ = nullptr;
+  std::optional<CounterRandom> random_;
+};
 
 // One rank of a layout, without a model: what it holds, owns and updates.
 class RankState {
@@ -71,8 +84,9 @@ class RankState {
               config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
               plan_.sharding(1000)),
         optimizers(std::move(setup), config.model, store, plan_) {
+    Numbers weights("weight", 0);
     for_each_element(store, {0, store.flat_size()}, [&](const BucketEntry& e, int64_t flat, int64_t global) {
-      const float value = number_of("weight", 0, e, global);
+      const float value = weights.of(e, global);
       store.write_master(flat, {&value, 1});
     });
   }
@@ -113,10 +127,11 @@ class RankState {
  private:
   void set_gradients(const char* what, int step) {
     store.grad().zero_();
+    Numbers numbers(what, step);
+    auto* grad = store.grad().data_ptr<float>();
     for (const Bucket& bucket : store.buckets()) {
-      for_each_element(store, plan_.owned(bucket), [&](const BucketEntry& e, int64_t flat, int64_t global) {
-        store.grad().data_ptr<float>()[flat] = number_of(what, step, e, global);
-      });
+      for_each_element(store, plan_.owned(bucket),
+                       [&](const BucketEntry& e, int64_t flat, int64_t global) { grad[flat] = numbers.of(e, global); });
     }
   }
 

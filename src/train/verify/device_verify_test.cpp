@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
 #include <set>
 
 #include "base/error.h"
@@ -74,11 +75,22 @@ class VerifyOnDevices : public FolderTest {
              const Order& order = {}) {
     return verify(config_of(d), d, dtypes, given, order);
   }
+  void reduce_in_bfloat16(const std::vector<std::string>& dtypes);
+  void find_planted(const plants::PlantName& plant, const std::string& dtype);
 };
+class TestAllVerifyOnDevices : public VerifyOnDevices {};
 
 const std::vector<std::string> kBothTypes = {"float32", "bfloat16"};
 
+// Each axis and dispatch in one of the types, since a verification in bf16 takes six times as long.
 TEST_F(VerifyOnDevices, ALayoutAgreesWithOneRankOnTheCpuInBothTypes) {
+  EXPECT_EQ(verify({}, kBothTypes), 0) << "one rank";
+  EXPECT_EQ(verify({.data = 4, .expert = 2}, {"float32"}), 0);
+  EXPECT_EQ(verify({.data = 2, .expert = 2, .dispatch = "all_to_all"}, {"bfloat16"}), 0);
+  EXPECT_EQ(verify({.tensor = 2, .sequence = true}, {"bfloat16"}), 0);
+  EXPECT_EQ(verify({.tensor = 2, .pipeline = 2}, {"float32"}), 0);
+}
+TEST_F(TestAllVerifyOnDevices, ALayoutAgreesWithOneRankOnTheCpuInBothTypes) {
   EXPECT_EQ(verify({}, kBothTypes), 0) << "one rank";
   EXPECT_EQ(verify({.data = 4, .expert = 2}, kBothTypes), 0);
   EXPECT_EQ(verify({.data = 2, .expert = 2, .dispatch = "all_to_all"}, kBothTypes), 0);
@@ -89,6 +101,13 @@ TEST_F(VerifyOnDevices, ALayoutAgreesWithOneRankOnTheCpuInBothTypes) {
 // Devices without Athanor's kernels compute in libtorch's ops.
 TEST_F(VerifyOnDevices, WithoutKernelsALayoutAgreesToo) {
   guarded::set_kernels(false);
+  EXPECT_EQ(verify({}, {"bfloat16"}), 0) << "one rank";
+  EXPECT_EQ(verify({.data = 2, .expert = 2, .dispatch = "all_to_all"}, {"float32"}), 0);
+  EXPECT_EQ(verify({.tensor = 2, .pipeline = 2}, {"float32"}), 0);
+  guarded::set_kernels(true);
+}
+TEST_F(TestAllVerifyOnDevices, WithoutKernelsALayoutAgreesToo) {
+  guarded::set_kernels(false);
   EXPECT_EQ(verify({}, kBothTypes), 0) << "one rank";
   EXPECT_EQ(verify({.data = 2, .expert = 2}, kBothTypes), 0);
   EXPECT_EQ(verify({.data = 2, .expert = 2, .dispatch = "all_to_all"}, {"float32"}), 0);
@@ -96,12 +115,15 @@ TEST_F(VerifyOnDevices, WithoutKernelsALayoutAgreesToo) {
   guarded::set_kernels(true);
 }
 
-TEST_F(VerifyOnDevices, GradientsThatAreReducedInBfloat16Agree) {
+void VerifyOnDevices::reduce_in_bfloat16(const std::vector<std::string>& dtypes) {
   const Degrees d{.data = 2, .expert = 2, .replicate = 2};
   RunConfig config = config_of(d);
   config.train.reduce_dtype = "bfloat16";
-  EXPECT_EQ(verify(config, d, kBothTypes), 0);
+  EXPECT_EQ(verify(config, d, dtypes), 0);
 }
+// In fp32, since a model in bf16 rounds as much as the sums.
+TEST_F(VerifyOnDevices, GradientsThatAreReducedInBfloat16Agree) { reduce_in_bfloat16({"float32"}); }
+TEST_F(TestAllVerifyOnDevices, GradientsThatAreReducedInBfloat16Agree) { reduce_in_bfloat16(kBothTypes); }
 
 TEST_F(VerifyOnDevices, TwoRunsHaveTheSameBitsAndResumingIsVerifiedInDrawnOrdersOfTheStreams) {
   const Degrees d{.data = 2, .expert = 2};
@@ -136,26 +158,48 @@ TEST_F(VerifyOnDevices, OneRankAgreesWithPortableForms) {
   EXPECT_EQ(verify({}, {"float32"}, {.reference = Reference::kPortable}), 0);
 }
 
+// Verifies with the fault, in a layout that has what it needs.
+void VerifyOnDevices::find_planted(const plants::PlantName& plant, const std::string& dtype) {
+  const Degrees data{.data = 4, .expert = 2, .dispatch = "all_to_all"}, tensor{.tensor = 2}, stages{.pipeline = 2},
+      sequence{.tensor = 2, .sequence = true};
+  const std::string name(plant.name);
+  const Degrees& d = name.starts_with("tensor") || name.ends_with("tensor_ranks") ? tensor
+                     : name.starts_with("pipeline")                               ? stages
+                     : name.starts_with("sequence")                               ? sequence
+                                                                                  : data;
+  RunConfig config = config_of(d);
+  if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
+  if (plant.optimizer == "sophiag") config.optimizer.hessian_interval = 1;
+  EXPECT_EQ(verify(config, d, {dtype}, {.plant = name}), 1) << name << " in " << dtype;
+}
+
+// One for each axis, and one of an optimizer. That each fault changes the numbers of a device is tested in
+// train/device_faults_test.cpp, and that each is found on CPUs in tests/interop/test_verify.py.
+TEST_F(VerifyOnDevices, APlantedFaultOfEachAxisIsFound) {
+  const std::map<std::string, std::string> types = {{"grad.wrong_group", "float32"},
+                                                    {"muon.stale_home", "float32"},
+                                                    {"pipeline.wrong_dtype", "float32"},
+                                                    {"sequence.norm_unsynchronised", "float32"},
+                                                    {"tensor.missing_all_reduce", "float32"}};
+  size_t num_found = 0;
+  for (const auto& plant : plants::kPlantNames) {
+    const auto type = types.find(std::string(plant.name));
+    if (type == types.end()) continue;
+    find_planted(plant, type->second);
+    ++num_found;
+  }
+  EXPECT_EQ(num_found, types.size());
+  EXPECT_EQ(verify({}, {"bfloat16"}, {.plant = "router.count_twice"}), 1) << "one rank";
+}
+
 // One of each kind, since a verification in bf16 takes six times as long.
 const std::set<std::string> kInBf16 = {"grad.wrong_scale", "loss.divided_twice", "norm.one_shard",
                                        "pipeline.wrong_dtype", "tensor.missing_all_reduce"};
 
-TEST_F(VerifyOnDevices, EachPlantedFaultIsFound) {
-  const Degrees data{.data = 4, .expert = 2, .dispatch = "all_to_all"}, tensor{.tensor = 2}, stages{.pipeline = 2},
-      sequence{.tensor = 2, .sequence = true};
+TEST_F(TestAllVerifyOnDevices, EachPlantedFaultIsFound) {
   for (const auto& plant : plants::kPlantNames) {
-    const std::string name(plant.name);
-    const Degrees& d = name.starts_with("tensor") || name.ends_with("tensor_ranks") ? tensor
-                       : name.starts_with("pipeline")                               ? stages
-                       : name.starts_with("sequence")                               ? sequence
-                                                                                    : data;
-    RunConfig config = config_of(d);
-    if (!plant.optimizer.empty()) config.optimizer.name = plant.optimizer;
-    if (plant.optimizer == "sophiag") config.optimizer.hessian_interval = 1;
-    EXPECT_EQ(verify(config, d, {"float32"}, {.plant = name}), 1) << name;
-    if (kInBf16.contains(name)) {
-      EXPECT_EQ(verify(config, d, {"bfloat16"}, {.plant = name}), 1) << name << " in bfloat16";
-    }
+    find_planted(plant, "float32");
+    if (kInBf16.contains(std::string(plant.name))) find_planted(plant, "bfloat16");
   }
   EXPECT_EQ(verify({}, {"bfloat16"}, {.plant = "router.count_twice"}), 1) << "one rank";
 }

@@ -75,10 +75,10 @@ struct TcpRanks {
   Wire& operator[](int rank) { return *wires[static_cast<size_t>(rank)]; }
   int size() const { return static_cast<int>(wires.size()); }
 
-  /// Polls ranks in random order until the condition holds; false if it does not within ten seconds.
+  /// Polls ranks in random order until the condition holds; false if it does not within two minutes.
   bool poll_until(const std::function<bool()>& condition) {
     for (const auto begin = std::chrono::steady_clock::now(); !condition();) {
-      if (std::chrono::steady_clock::now() - begin > std::chrono::seconds(10)) return false;
+      if (std::chrono::steady_clock::now() - begin > std::chrono::minutes(2)) return false;
       poll();
     }
     return true;

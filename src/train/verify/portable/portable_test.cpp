@@ -19,14 +19,14 @@ RunConfig dense(const std::string& family) {
   RunConfig c;
   c.model.family = family;
   c.model.hidden_size = 32;
-  c.model.num_hidden_layers = 3;
+  c.model.num_hidden_layers = 2;
   c.model.num_attention_heads = 4;
   c.model.num_key_value_heads = 2;
   c.model.intermediate_size = 24;
   c.model.vocab_size = 90;
   c.model.initializer_range = 0.12;
   c.data.seq_len = 12;
-  c.train.global_batch_size = 8;
+  c.train.global_batch_size = 4;
   c.train.micro_batch_size = 2;
   c.optimizer.lr = 2e-3;
   return c;
