@@ -5,6 +5,7 @@ import hashlib
 import json
 import os
 import random
+import shutil
 from collections import Counter
 
 import numpy
@@ -93,18 +94,19 @@ def refused(athanor, *arguments, **options):
 
 
 def test_instances_equal_those_of_the_tokenizers_library(athanor, texts, olmo, tmp_path):
-    (tmp_path / "udhr.jsonl").write_text("\n".join((texts / "udhr.jsonl").read_text().split("\n")[:-1:8]) + "\n")
-    (tmp_path / "tinyshakespeare.txt").write_bytes((texts / "tinyshakespeare.txt").read_bytes()[:100_000])
-    inputs = [tmp_path / "udhr.jsonl", tmp_path / "tinyshakespeare.txt", texts / "blns.json", texts / "dolma/multiple_files"]
-    # In the order of their paths.
-    documents = [(tmp_path / "tinyshakespeare.txt").read_bytes().decode()]
-    documents += [json.loads(line)["text"] for line in (tmp_path / "udhr.jsonl").read_text().split("\n") if line]
-    documents += json.loads((texts / "blns.json").read_text())
-    for path in sorted((texts / "dolma/multiple_files").iterdir()):
+    inputs = tmp_path / "in"  # all in one folder: the documents are in the order of their files' paths
+    shutil.copytree(texts / "dolma/multiple_files", inputs / "dolma")
+    shutil.copy(texts / "blns.json", inputs)
+    (inputs / "udhr.jsonl").write_text("\n".join((texts / "udhr.jsonl").read_text().split("\n")[:-1:8]) + "\n")
+    (inputs / "tinyshakespeare.txt").write_bytes((texts / "tinyshakespeare.txt").read_bytes()[:100_000])
+    documents = json.loads((inputs / "blns.json").read_text())
+    for path in sorted((inputs / "dolma").iterdir()):
         data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
         documents += [json.loads(line)["text"] for line in data.decode().split("\n") if line]
+    documents += [(inputs / "tinyshakespeare.txt").read_bytes().decode()]
+    documents += [json.loads(line)["text"] for line in (inputs / "udhr.jsonl").read_text().split("\n") if line]
     arguments = ["--tokenizer", olmo, "--seq-len", 128, "--seed", 5, "--validation-fraction", 0.1]
-    athanor.run("prepare", *arguments, "--out", tmp_path / "out", *inputs)
+    athanor.run("prepare", *arguments, "--out", tmp_path / "out", inputs)
     manifest = json.loads((tmp_path / "out" / "manifest.json").read_text())
     stream = stream_of(olmo, documents)
     assert manifest["documents"] == len(documents)

@@ -41,6 +41,11 @@ def test_a_failed_case_is_one_failure(tmp_path):
     assert last_line(tmp_path, FAILED, CASE.format("x", "") + CASE.format("y", "<failure/>")) == "3 passed, 1 failed"
 
 
+def test_a_failed_case_is_named_with_the_first_words_of_why(tmp_path):
+    lines = summary(tmp_path, FAILED, CASE.format("x", "") + CASE.format("y", '<failure message="&#10; 3 is not 4&#10;more"/>'))
+    assert "  base: .y: 3 is not 4" in lines[lines.index("Failed:"):]
+
+
 def test_a_skipped_case_is_neither(tmp_path):
     skipped = '<testcase name="x" status="run" result="skipped"><skipped/></testcase>'
     assert last_line(tmp_path, PASSED, skipped + CASE.format("y", "")) == "3 passed, 0 failed"
