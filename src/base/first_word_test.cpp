@@ -39,11 +39,11 @@ TEST(FirstWord, ReachesAllRanksThatAskBeforeOrAfterRank0HasFailedAndThenRank0Con
   const MasterAddress master = a_free_address();
   std::vector<std::future<std::optional<int>>> others;
   for (int i = 0; i < 5; ++i) {
-    others.push_back(std::async(std::launch::async, [&master] { return hear_first_word(master, 10s); }));
+    others.push_back(std::async(std::launch::async, [&master] { return hear_first_word(master, 300s); }));
   }
   const auto begin = Clock::now();
-  give_first_word(master, 5, 2, 10s);
-  EXPECT_LT(Clock::now() - begin, 5s);
+  give_first_word(master, 5, 2, 300s);
+  EXPECT_LT(Clock::now() - begin, 60s);
   for (auto& one : others) EXPECT_EQ(one.get(), 2);
 }
 
@@ -54,7 +54,7 @@ TEST(FirstWord, IsNotHeardFromAnotherServerAndTheLimitIsKept) {
   EXPECT_FALSE(hear_first_word(a_free_address(), 300ms));
   EXPECT_GE(Clock::now() - begin, 1100ms);
   give_first_word(a_free_address(), 1, 2, 300ms);  // no rank asks
-  EXPECT_LT(Clock::now() - begin, 5s);
+  EXPECT_LT(Clock::now() - begin, 60s);
 }
 
 }  // namespace

@@ -161,7 +161,7 @@ TEST_F(Loading, WhetherTheNextBatchCanBeReadIsKnownBeforeItIsTaken) {
 TEST_F(Loading, ALoaderThatIsNotUsedEndsPromptly) {
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < 20; ++i) Loader loader(*mixture_, 5, {}, 8, 4, 3);
-  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(5));
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(60));
 }
 
 TEST(DocumentLengths, ADocumentEndsAfterItsEndToken) {
