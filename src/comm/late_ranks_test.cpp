@@ -5,12 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <exception>
 #include <thread>
 
 #include "base/error.h"
 #include "base/missing_ranks.h"
 #include "comm/testing/collectives.h"
+#include "comm/testing/rank_messages.h"
 #include "comm/thread_ranks.h"
 
 namespace athanor::comm::late_ranks_test {
@@ -21,32 +21,9 @@ constexpr milliseconds kTimeout{400};
 
 void nap(milliseconds time) { std::this_thread::sleep_for(time); }
 
-/// Returns each rank's CommError; "" for a rank without one. All ranks stay until the last is done, so a rank whose
-/// function returns at once is there, and in no call, for as long as others wait for it.
 std::vector<std::string> messages_of(int n, const std::function<void(World&)>& rank, milliseconds timeout = kTimeout) {
-  std::vector<std::string> messages(static_cast<size_t>(n));
-  std::vector<std::exception_ptr> others(messages.size());
-  std::atomic<int> num_over = 0;
-  run_ranks(n,
-            [&](World& world) {
-              const auto me = static_cast<size_t>(world.rank());
-              try {
-                rank(world);
-              } catch (const CommError& error) {
-                messages[me] = error.what();
-              } catch (...) {
-                others[me] = std::current_exception();
-              }
-              ++num_over;
-              while (num_over < n) nap(milliseconds(1));
-            },
-            {.timeout = timeout});
-  for (const std::exception_ptr& other : others)
-    if (other) std::rethrow_exception(other);
-  return messages;
+  return comm::messages_of(n, {.timeout = timeout}, rank);
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 void work(World& world, milliseconds time) {
   const auto end = std::chrono::steady_clock::now() + time;

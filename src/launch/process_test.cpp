@@ -6,6 +6,9 @@
 
 #include <chrono>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <string>
 #include <thread>
 
 #include "base/error.h"
@@ -140,18 +143,23 @@ TEST_F(Programs, SignalsReachWhatAProgramHasStartedAndNothingOfAnOverdueOneIsLef
   const std::string ready = file("ready"), number = file("number");
   const auto is_alive = [&] {
     const std::string path = "/proc/" + read_file(number) + "/stat";
-    for (int i = 0; i < 500 && std::filesystem::exists(path); ++i) {
-      const std::string stat = std::filesystem::exists(path) ? read_file(path) : "";
+    for (int i = 0; i < 12'000; ++i) {
+      std::ifstream file(path);
+      std::string stat;
+      if (!std::getline(file, stat)) return false;      // it may also end between the opening and the reading
       if (stat.find(") Z") != stat.npos) return false;  // whoever adopted it has not waited for it yet
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     }
-    return std::filesystem::exists(path);
+    return true;
   };
   const auto run_until_ready = [&](const std::string& child) {
     std::filesystem::remove(ready);
+    std::filesystem::remove(number);
+    const auto is_ready = [&] {
+      return std::filesystem::exists(ready) && std::filesystem::exists(number) && !read_file(number).empty();
+    };
     const Program program{{"/bin/sh", "-c", "(" + child + ") & printf $! >" + number + "; wait; exit 3"}, {}, {}};
-    return run_programs({program}, WaitedSignals(),
-                        {.is_overdue = [&] { return std::filesystem::exists(ready); }, .to_groups = true});
+    return run_programs({program}, WaitedSignals(), {.is_overdue = is_ready, .to_groups = true});
   };
   run_until_ready(": >" + ready + "; exec sleep 1000");
   EXPECT_FALSE(is_alive());

@@ -188,7 +188,7 @@ std::vector<int> assign_homes(const std::vector<HomeJob>& jobs, const std::vecto
   return homes;
 }
 
-size_t first_matrix_dim(const BucketEntry& entry) { return count_matrices(entry.global_shape) > 1 ? 1 : 0; }
+size_t first_matrix_dim(const BucketEntry& entry) { return entry.global_shape.size() > 2 ? 1 : 0; }
 
 int cut_dim_of_matrix(const BucketEntry& entry) {
   const size_t first = first_matrix_dim(entry);

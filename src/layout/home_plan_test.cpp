@@ -131,5 +131,22 @@ TEST(HomePlan, AllRanksHaveTheSameHomesAndEachMatrixHasOne) {
   }
 }
 
+TEST(HomePlan, AStackOfOneExpertHasTheRowsAndColumnsOfItsMatrix) {
+  RunConfig config = small_config(1, 2, 1, 2, 1, "optimizer");
+  config.model.num_experts = config.model.num_experts_per_tok = 1;
+  const Layout layout(config, 4);
+  int stacked = 0;
+  for (int rank = 0; rank < 4; ++rank) {
+    const RankPlan of(config, layout, rank);
+    for (const HomeMatrix& matrix : of.plan.matrices) {
+      const auto& shape = matrix.entry->global_shape;
+      EXPECT_EQ((std::vector{matrix.rows, matrix.columns}), (std::vector{shape[shape.size() - 2], shape.back()}))
+          << matrix.entry->name;
+      stacked += shape.size() > 2;
+    }
+  }
+  EXPECT_EQ(stacked, 4 * 3 * 3);
+}
+
 }  // namespace
 }  // namespace athanor::home_plan_test

@@ -100,24 +100,24 @@ const std::vector<Case> kCases = {
     {{1, 4, 2, "ep_aware"}, {1, 4, 2, "ep_aware"}, 1, 2},
 };
 
-TEST_F(LocalResumes, GiveTheBitsThatWereSavedWhicheverNodeIsLostInAnyLayout) {
-  for (const Case& each : kCases) {
-    fs::remove_all(folder_);
-    fs::create_directories(folder_);
-    const RunConfig writes = run_on_nodes(each.writes, "run", each.written_per_node);
-    const RunConfig reads = run_on_nodes(each.reads, "run", each.read_per_node);
-    const auto expected = save(writes);
-    fs::copy(folder_ / "local", folder_ / "kept", fs::copy_options::recursive);
-    const auto nodes = nodes_of_run();
-    ASSERT_EQ(nodes.size(), static_cast<size_t>(each.writes.world() / each.written_per_node));
-    for (size_t lost = 0; lost <= nodes.size(); ++lost) {
-      if (lost < nodes.size()) fs::remove_all(nodes[lost]);
-      expect_equal(resume(reads), expected, each.writes.text() + " lost " + std::to_string(lost));
-      fs::remove_all(folder_ / "local");
-      fs::copy(folder_ / "kept", folder_ / "local", fs::copy_options::recursive);
-    }
+class LocalResumesIn : public LocalResumes, public ::testing::WithParamInterface<Case> {};
+
+TEST_P(LocalResumesIn, GiveTheBitsThatWereSavedWhicheverNodeIsLost) {
+  const Case& each = GetParam();
+  const RunConfig writes = run_on_nodes(each.writes, "run", each.written_per_node);
+  const RunConfig reads = run_on_nodes(each.reads, "run", each.read_per_node);
+  const auto expected = save(writes);
+  fs::copy(folder_ / "local", folder_ / "kept", fs::copy_options::recursive);
+  const auto nodes = nodes_of_run();
+  ASSERT_EQ(nodes.size(), static_cast<size_t>(each.writes.world() / each.written_per_node));
+  for (size_t lost = 0; lost <= nodes.size(); ++lost) {
+    if (lost < nodes.size()) fs::remove_all(nodes[lost]);
+    expect_equal(resume(reads), expected, each.writes.text() + " lost " + std::to_string(lost));
+    fs::remove_all(folder_ / "local");
+    fs::copy(folder_ / "kept", folder_ / "local", fs::copy_options::recursive);
   }
 }
+INSTANTIATE_TEST_SUITE_P(Layouts, LocalResumesIn, ::testing::ValuesIn(kCases));
 
 TEST_F(LocalResumes, KeepOneCheckpointAndACopyOfItOnTheNextNode) {
   const RunConfig c = run_on_nodes({1, 4, 2, "ep_aware"}, "run", 2);

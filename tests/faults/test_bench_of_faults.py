@@ -7,8 +7,8 @@ import concurrent.futures
 import pytest
 from cells import CELLS, PHASES
 
-SHORT = ["SIGKILL-forward", "SIGTERM-save", "hang_before_a_collective-collective", "NaN_in_an_activation-forward", "failing_write-save",
-         "lost_node-forward-PBS"]
+SHORT = ["SIGKILL-forward", "SIGTERM-save", "NaN_in_an_activation-forward", "failing_write-save", "lost_node-forward-PBS"]
+SLOW = ["exception-update", "hang_before_a_collective-collective"]
 # Open MPI takes some twenty seconds to notice it: this one is played on separate hosts while the others run.
 LONG = "lost_node-forward-PBS"
 
@@ -28,7 +28,7 @@ def long_outcome(request, new_bench):
         yield pool.submit(played.play, cell_of(LONG))
 
 
-@pytest.mark.parametrize("name", [*SHORT, pytest.param("exception-update", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", [*SHORT, *(pytest.param(each, marks=pytest.mark.slow) for each in SLOW)])
 def test_a_fault_ends_in_a_completed_run_and_no_wrong_host_is_named(bench, long_outcome, name):
     outcome = long_outcome.result() if name == LONG else bench.play(cell_of(name))
     assert not outcome.wrong, "\n".join([*outcome.wrong, outcome.run.said()[-4000:]])

@@ -139,16 +139,16 @@ def test_stacks_of_ranks_are_shown_and_the_ranks_continue_as_they_were(mpi, prog
         try:
             until(run, lambda s: s["behind"] and s["behind"][0]["waiting"] == RANKS - 1)
             (late,) = json.loads(status(run, "--json", "--stacks").stdout)["stacks"]
-            text = status(run, "--stacks=0,2").stdout
+            text = status(run, "--stacks=0").stdout
             assert until(run, lambda s: True)["stopped"] == 1
         finally:
             os.kill(process, signal.SIGCONT)
         assert (late["rank"], late["process"], late["how"]) == (2, process, "debugger")
         assert "main (athanor)" in late["text"] and "libathanor_core" in late["text"], late["text"]
         assert late["groups"] and all(group["started"] >= 0 for group in late["groups"])
-        parts = text.split("\nrank ")
-        assert parts[1].startswith("0 on ") and parts[2].startswith("2 on "), text
-        assert "  waits for " in parts[1] and "run_training" in parts[1] and "main (athanor)" in parts[1], text
+        waiting = text.split("\nrank ")[1]
+        assert waiting.startswith("0 on "), text
+        assert "  waits for " in waiting and "run_training" in waiting and "main (athanor)" in waiting, text
         step = until(run, lambda s: s["stopped"] == 0 and not s["behind"])["step"]
         until(run, lambda s: s["step"] > step + 2)
 

@@ -93,6 +93,7 @@ def test_several_ranks_show_their_collectives_by_group_and_keep_their_bits(progr
         assert (traced.folder / "log" / f"pipeline-step-{STEP}.svg").exists()
 
 
+@pytest.mark.slow
 def test_a_step_with_more_spans_than_are_kept_has_its_microbatches_and_its_picture(program, open_mpi, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "many").on(open_mpi, 2, "train.steps=1", "train.global_batch_size=3000", "parallelism.pipeline_parallel_degree=2",
                                                       "model.hidden_size=8", "model.num_attention_heads=1", "model.num_key_value_heads=1",

@@ -189,19 +189,22 @@ def test_several_gpus_add_parts_after_those_of_one(tmp_path):
         assert code == 2 and said.startswith(f"gpu_check: --gpus {gpus}: from 1 to 16")
 
 
-@pytest.mark.parametrize("steps,seq_len", [(2, 32), pytest.param(6, 128, marks=pytest.mark.slow)])  # on GPUs: 6 steps of 128 tokens
-def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path, steps, seq_len):
+# On GPUs: 6 steps of 128 tokens, and 128 dimensions.
+@pytest.mark.parametrize("names,steps,seq_len,hidden_size", [
+    (("experts-2",), 2, 32, 16), pytest.param(("experts-2", "pipeline-2"), 6, 128, 128, marks=pytest.mark.slow)])
+def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path, names, steps, seq_len, hidden_size):
     program = BUILD / "athanor_played"
     if not program.exists():
         pytest.skip("there is no athanor_played; scripts/build athanor_tests makes it")
-    few = {name: several.layouts(2)[name] for name in ("experts-2", "pipeline-2")}
+    few = {name: several.layouts(2)[name] for name in names}
     machine, rounds = Machine(BUILD, None, "guarded", tmp_path, ROOT, gpus=2), several.checkpoint_round
+    smaller = rounds.CONFIG.replace("seq_len = 128", f"seq_len = {seq_len}").replace("hidden_size = 128", f"hidden_size = {hidden_size}")
     with unittest.mock.patch.object(several, "layouts", lambda _: few), \
             unittest.mock.patch.object(several, "train", functools.partial(several.train, steps=steps)), \
-            unittest.mock.patch.object(rounds, "CONFIG", rounds.CONFIG.replace("seq_len = 128", f"seq_len = {seq_len}")), \
+            unittest.mock.patch.object(rounds, "CONFIG", smaller), \
             unittest.mock.patch.object(rounds, "prepare", functools.partial(rounds.prepare, seq_len=seq_len)):
         summary, figures = several.check_layouts(machine, Clock(240))
-    assert set(figures["differences"]) == set(few) and "2 layouts: losses within" in summary
+    assert set(figures["differences"]) == set(few) and f"{len(few)} layouts: losses within" in summary
 
 
 def test_of_ranks_the_first_that_fails_gives_the_exit_code_and_its_last_lines():
