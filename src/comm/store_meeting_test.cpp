@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "base/error.h"
+#include "comm/testing/rank_messages.h"
 #include "wire/tcp_socket.h"
 
 namespace athanor::comm::store_meeting_test {
@@ -31,8 +32,6 @@ std::string error_of_opening(const MasterAddress& master, int rank) {
     return error.what();
   }
 }
-
-bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
 TEST(StoreMeeting, RanksThatComeBeforeRank0WaitForItAndAllGetOneNumberAndTheTextsOfOthers) {
   const MasterAddress master = master_at(free_port());
