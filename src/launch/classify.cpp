@@ -5,6 +5,8 @@
 #include <algorithm>
 
 #include "base/exit_codes.h"
+#include "base/file_reader.h"
+#include "base/text.h"
 #include "launch/findings.h"
 #include "launch/log_times.h"
 
@@ -79,7 +81,16 @@ class Decision {
     const auto first =
         std::ranges::find_if(echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
     const Seen& chosen = first == echoes.end() ? *echoes.front() : **first;
+    if (first == echoes.end() && is_stuck_start(echoes)) return false;
     return follow_killed_before(chosen) || follow(echoes, chosen);
+  }
+
+  // A job that never trained and was ended from outside; of what followed only ranks are known, and no host.
+  bool is_stuck_start(const std::vector<const Seen*>& echoes) const {
+    const auto names_host = [](const Seen* seen) {
+      return std::ranges::any_of(seen->named, [](const Named& each) { return each.kind == Named::Kind::kHost; });
+    };
+    return code_ && is_from_outside(*code_) && findings_.num_steps() == 0 && std::ranges::none_of(echoes, names_host);
   }
 
   // A step of Slurm that is cancelled when a task of it has been killed is cancelled because of that, and by no user.
@@ -168,11 +179,24 @@ class Decision {
         const std::string host = findings_.host_of_address(named.text);
         return host.empty() ? named.text : host;
       }
-      case Named::Kind::kRank: {
-        const int64_t rank = std::stoll(named.text);
-        const std::string host = findings_.host_of_rank(rank);
-        return host.empty() ? job_.host_of_rank(rank).value_or("") : host;
-      }
+      case Named::Kind::kRank: return host_of_rank(named.text);
+      case Named::Kind::kPrinter: return host_of_printer(named.printers);
+    }
+    return "";
+  }
+
+  std::string host_of_rank(const std::string& text) const {
+    if (text.empty()) return "";
+    const int64_t rank = std::stoll(text);
+    const std::string host = findings_.host_of_rank(rank);
+    return host.empty() ? job_.host_of_rank(rank).value_or("") : host;
+  }
+
+  std::string host_of_printer(const std::vector<Printer>& printers) const {
+    for (const Printer& printer : printers) {
+      if (!findings_.counts(printer)) continue;
+      const std::string host = may_be_host(printer.host) ? printer.host : host_of_rank(printer.rank);
+      if (!host.empty()) return host;
     }
     return "";
   }
@@ -208,19 +232,70 @@ class Decision {
   Classification result_;
 };
 
+// Reads a log, and keeps what decides.
+class Reading : public LogSink {
+ public:
+  explicit Reading(const SignatureSet& signatures) : findings_(signatures), times_(signatures) {}
+
+  void take(const LogLine& line) override { findings_.take(line); }
+
+  void see_piece(std::string_view piece, uint64_t offset) override {
+    if (offset == 0) is_text_ = is_text(piece);
+    findings_.look_at_prefixes(piece, offset);
+    const auto& progress = findings_.progress();
+    if (progress) times_.see(piece, offset, progress->offset);
+  }
+
+  const Findings& findings() const { return findings_; }
+  /// The time for which the log continued after the newest progress; 0: not known.
+  double quiet_s() const { return times_.seconds_after().value_or(0); }
+  bool is_text() const { return is_text_; }
+
+ private:
+  // Text has few bytes that are neither characters nor what terminals need. A log may have zeros in it where a node was
+  // lost while it wrote.
+  static bool is_text(std::string_view piece) {
+    constexpr size_t kLookedAt = 64 << 10;
+    const std::string_view front = piece.substr(0, kLookedAt);
+    const auto is_odd = [](unsigned char c) { return (c < 0x20 && !(c >= 7 && c <= 13) && c != 0x1b) || c == 0x7f; };
+    auto odd = static_cast<size_t>(std::ranges::count_if(front, is_odd));
+    std::string_view rest = front;
+    for (auto at = find_invalid_utf8(rest); at.has_value(); at = find_invalid_utf8(rest)) {
+      rest.remove_prefix(*at + 1);
+      ++odd;
+    }
+    return odd * 10 < front.size();
+  }
+
+  bool is_text_ = true;
+  Findings findings_;
+  LogTimes times_;
+};
+
 }  // namespace
+
+Classification classify_log(const ReadLog& read, std::optional<int> exit_code, const JobHosts& hosts,
+                            const SignatureSet& signatures) {
+  Reading reading(signatures);
+  const LogSize size = read_log(read, signatures.words(), reading);
+  Classification found = Decision(reading.findings(), signatures, exit_code, hosts).make(reading.quiet_s());
+  found.num_bytes = size.bytes;
+  found.num_lines = size.lines;
+  found.last_step = reading.findings().last_step();
+  found.is_binary = !reading.is_text() && !reading.findings().has_any();
+  return found;
+}
 
 Classification classify_log(const std::filesystem::path& log, std::optional<int> exit_code, const JobHosts& hosts,
                             const SignatureSet& signatures) {
-  Findings findings(signatures);
-  const LogSize size = read_log(log, signatures.words(), [&](const LogLine& line) { findings.take(line); });
-  const auto& progress = findings.progress();
-  const double quiet_s = progress ? seconds_after(log, progress->offset).value_or(0) : 0;
-  Classification found = Decision(findings, signatures, exit_code, hosts).make(quiet_s);
-  found.num_bytes = size.bytes;
-  found.num_lines = size.lines;
-  found.last_step = findings.last_step();
-  return found;
+  const FileReader file(log);
+  uint64_t at = 0;
+  const auto read = [&](char* out, size_t capacity) {
+    const size_t got = file.read_up_to(at, out, capacity);
+    at += got;
+    return got;
+  };
+  return classify_log(read, exit_code, hosts, signatures);
 }
 
 }  // namespace athanor::launch

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "launch/host_names.h"
+#include "launch/log_lines.h"
 #include "launch/signatures.h"
 #include "launch/verdict.h"
 
@@ -30,11 +31,14 @@ struct Classification {
   std::vector<Evidence> evidence;
   uint64_t num_bytes = 0, num_lines = 0;
   std::optional<int64_t> last_step;
+  bool is_binary = false;  ///< nothing was found in it, and its front is no text
 };
 
 /// @param exit_code  of the attempt; nothing: not known.
 /// @param hosts  of the attempt: only these are named. Empty: all are.
 /// @throws IoError if the log cannot be read; num_bytes is 0 for an empty one.
+Classification classify_log(const ReadLog& read, std::optional<int> exit_code, const JobHosts& hosts,
+                            const SignatureSet& signatures);
 Classification classify_log(const std::filesystem::path& log, std::optional<int> exit_code, const JobHosts& hosts,
                             const SignatureSet& signatures);
 

@@ -77,6 +77,13 @@ TEST_F(Classify, WhatFollowsNeverBlames) {
   }
 }
 
+TEST_F(Classify, AStartThatWasEndedFromOutsideIsStuckIfOnlyRanksAreKnownToHaveDied) {
+  EXPECT_EQ(of("rank 5 died from signal 11\n", 143).cause, Cause::kStuckPreTraining);
+  EXPECT_EQ(of("11:20:17 rank 5 died from signal 11\n", 143).cause, Cause::kStuckPreTraining);
+  EXPECT_EQ(of("rank 5 died from signal 11\nn3.site.org: shepherd died from signal 11\n", 143).cause, Cause::kCascade);
+  EXPECT_EQ(of(steps(1, 9) + "rank 5 died from signal 11\n", 143).cause, Cause::kCascade);
+}
+
 TEST_F(Classify, AStepOfSlurmThatIsCancelledAfterATaskWasKilledWasCancelledByNoUser) {
   const std::string killed = "srun: error: n03: task 2: Killed\n";
   const std::string cancelled = "slurmstepd-n01: error: *** STEP 1.0 ON n01 CANCELLED AT 2026-11-25T15:18:32 ***\n";

@@ -52,15 +52,62 @@ void add_named(std::vector<Named>& all, const std::vector<Pattern::Group>& group
 
 Findings::Findings(const SignatureSet& signatures) : signatures_(signatures) {}
 
+void Findings::look_at_prefixes(std::string_view piece, uint64_t offset) {
+  constexpr size_t kFirstPiece = 64 << 10, kOtherPieces = 4 << 10;
+  std::string_view rest = piece;
+  const size_t left = piece.size() - std::min(piece.size(), offset == 0 ? kFirstPiece : kOtherPieces);
+  PeeledLine line;
+  while (rest.size() > left) {
+    const uint64_t at = offset + piece.size() - rest.size();
+    const std::string clean = without_escapes(next_line(rest).substr(0, kLongestLine));
+    peel(clean, signatures_, scratch_, line);
+    census_.count(line, at);
+  }
+}
+
+// Lines of progress are the most frequent ones, and are recognised with their prefixes as well.
+bool Findings::matches(const Signature& signature, const LogLine& line) {
+  if (signature.tells == Tells::kProgress) return signature.pattern.find(line.text, scratch_, groups_);
+  const std::string_view text = peeled(line).text;
+  if (signature.pattern.find(text, scratch_, groups_)) return true;
+  const bool may_see_all = signature.sees_prefixes || !signature.names_hosts;
+  return may_see_all && text.size() < line.text.size() && signature.pattern.find(line.text, scratch_, groups_);
+}
+
+const PeeledLine& Findings::peeled(const LogLine& line) {
+  if (is_peeled_) return peeled_;
+  peel(line.text, signatures_, scratch_, peeled_);
+  is_peeled_ = true;
+  census_.count(peeled_, line.offset);
+  note_prefix_places();
+  return peeled_;
+}
+
+// A prefix may have a rank and its host, or a prefix with the rank may stand in one with the host.
+void Findings::note_prefix_places() {
+  for (size_t i = 0; i < peeled_.prefixes.size(); ++i) {
+    const Prefix& inner = peeled_.prefixes[i];
+    const auto rank = to_number(inner.rank);
+    if (!rank || prefix_places_.size() >= kMostPlaces) continue;
+    for (size_t outer = i + 1; outer-- > 0;) {
+      const Prefix& place = peeled_.prefixes[outer];
+      if (place.host.empty() || !may_be_host(place.host)) continue;
+      prefix_places_.try_emplace(*rank, PrefixPlace{std::string(place.host), inner.kind, place.kind});
+      break;
+    }
+  }
+}
+
 void Findings::take(const LogLine& line) {
   signatures_.find_candidates(line.text, candidates_);
+  is_peeled_ = false;
   bool is_explained = false;
   for (const uint32_t index : candidates_) {
     const Signature& signature = signatures_.at(index);
     // The first signature that matches explains a line; places are read from any line.
     const bool explains = signature.tells != Tells::kPlace;
     if (explains && is_explained) continue;
-    if (!signature.pattern.find(line.text, scratch_, groups_)) continue;
+    if (!matches(signature, line)) continue;
     is_explained = is_explained || explains;
     record(index, line);
   }
@@ -131,16 +178,34 @@ void Findings::add_names(const Signature& signature, const LogLine& line, Seen& 
   if (names)
     add_named(seen.named, groups_, line);
   else if (signature.policy == HostPolicy::kAtFault && before < kMostNamed)
-    name_from_tags(line, seen);
+    name_printer(line, seen);
 }
 
-void Findings::name_from_tags(const LogLine& line, Seen& seen) {
+void Findings::name_printer(const LogLine& line, Seen& seen) {
+  Named named{Named::Kind::kPrinter, "", evidence_of(line), {}};
+  if (auto printer = printer_in_text(line)) named.printers.push_back(std::move(*printer));
+  const auto& prefixes = peeled(line).prefixes;
+  for (auto prefix = prefixes.rbegin(); prefix != prefixes.rend(); ++prefix)
+    if (!prefix->host.empty() || !prefix->rank.empty())
+      named.printers.push_back({std::string(prefix->host), std::string(prefix->rank), prefix->kind});
+  for (const Printer& each : named.printers) named.text += each.host + " " + each.rank + "; ";
+  const auto same = [&](const Named& each) { return each.kind == named.kind && each.text == named.text; };
+  if (named.printers.empty() || std::ranges::any_of(seen.named, same)) return;
+  seen.named.push_back(std::move(named));
+}
+
+std::optional<Printer> Findings::printer_in_text(const LogLine& line) {
   for (const uint32_t index : signatures_.tags()) {
-    if (!signatures_.at(index).pattern.find(line.text, scratch_, groups_)) continue;
+    if (!matches(signatures_.at(index), line)) continue;
     note_place();
-    add_named(seen.named, groups_, line);
-    return;
+    return Printer{std::string(group(groups_, "host")), std::string(group(groups_, "rank")), {}};
   }
+  return std::nullopt;
+}
+
+bool Findings::counts(const Printer& printer) const {
+  if (!printer.prefix || census_.varies(*printer.prefix)) return true;
+  return printer.host.empty() && census_.is_single();
 }
 
 bool Findings::is_survived(const Seen& seen) const {
@@ -168,7 +233,11 @@ std::vector<const Seen*> Findings::survived() const {
 
 std::string Findings::host_of_rank(int64_t rank) const {
   const auto found = host_of_rank_.find(rank);
-  return found == host_of_rank_.end() ? "" : found->second;
+  if (found != host_of_rank_.end()) return found->second;
+  const auto place = prefix_places_.find(rank);
+  const bool is_known = place != prefix_places_.end() && census_.varies(place->second.rank_prefix) &&
+                        census_.varies(place->second.host_prefix);
+  return is_known ? place->second.host : "";
 }
 
 std::string Findings::host_of_address(const std::string& address) const {

@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <vector>
 
+#include "launch/line_prefix.h"
 #include "launch/log_lines.h"
 #include "launch/signatures.h"
 
@@ -21,12 +22,19 @@ struct EvidenceLine {
   std::string text;
 };
 
+/// Who printed a line, by its beginning.
+struct Printer {
+  std::string host, rank;          ///< empty: not told
+  std::optional<uint32_t> prefix;  ///< the kind of the prefix that tells it; nothing: the message itself tells it
+};
+
 /// Who is named by a line.
 struct Named {
-  enum class Kind { kHost, kAddress, kRank };
+  enum class Kind { kHost, kAddress, kRank, kPrinter };
   Kind kind = Kind::kHost;
-  std::string text;
+  std::string text;  ///< for a printer all that is known
   EvidenceLine line;
+  std::vector<Printer> printers = {};  ///< what knows it best stands first
 };
 
 /// The matches of one signature.
@@ -46,7 +54,10 @@ class Findings {
   explicit Findings(const SignatureSet& signatures);
 
   void take(const LogLine& line);
+  /// Looks at the prefixes of lines at the front of a piece of the log, of any lines.
+  void look_at_prefixes(std::string_view piece, uint64_t offset);
 
+  bool has_any() const { return !open_.empty() || finished_ || reported_code_ || num_steps_ > 0; }
   /// Matches that were not survived. Causes always count.
   std::vector<const Seen*> open(Tells tells) const;
   /// Signs that were survived.
@@ -62,6 +73,9 @@ class Findings {
   /// Whether a line has named this machine as healthy.
   bool is_innocent(const std::string& machine) const { return innocent_.contains(machine); }
 
+  /// Whether it tells anything: a prefix that is the same on all lines does not.
+  bool counts(const Printer& printer) const;
+
   /// Where the log has shown a rank or an address to be; "" if it has not.
   std::string host_of_rank(int64_t rank) const;
   std::string host_of_address(const std::string& address) const;
@@ -71,7 +85,11 @@ class Findings {
   void note_step(const LogLine& line);
   void note_place();
   void note_innocent(HostPolicy policy);
-  void name_from_tags(const LogLine& line, Seen& seen);
+  bool matches(const Signature& signature, const LogLine& line);
+  const PeeledLine& peeled(const LogLine& line);
+  void note_prefix_places();
+  void name_printer(const LogLine& line, Seen& seen);
+  std::optional<Printer> printer_in_text(const LogLine& line);
   void add_names(const Signature& signature, const LogLine& line, Seen& seen);
   bool is_survived(const Seen& seen) const;
 
@@ -85,6 +103,14 @@ class Findings {
   std::optional<int64_t> last_step_;
   uint64_t num_steps_ = 0;
   std::unordered_set<std::string> innocent_;  // by machine_name
+  PeeledLine peeled_;
+  bool is_peeled_ = false;  // the line that is looked at
+  PrefixCensus census_;
+  struct PrefixPlace {
+    std::string host;
+    uint32_t rank_prefix, host_prefix;
+  };
+  std::unordered_map<int64_t, PrefixPlace> prefix_places_;
   std::unordered_map<int64_t, std::string> host_of_rank_;
   std::unordered_map<std::string, std::string> host_of_address_;
 };

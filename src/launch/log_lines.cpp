@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "base/file_reader.h"
 #include "launch/trigger_words.h"
 
 namespace athanor::launch {
@@ -36,7 +35,7 @@ size_t end_of_escape(std::string_view line, size_t at) {
 // Walks over a block, whose lines are whole except perhaps the last.
 class Walker {
  public:
-  Walker(const TriggerWords& words, const std::function<void(const LogLine&)>& take) : words_(words), take_(take) {}
+  Walker(const TriggerWords& words, LogSink& sink) : words_(words), sink_(sink) {}
 
   /// @param offset  of the block in the log.
   void walk(std::string_view block, uint64_t offset) {
@@ -55,6 +54,7 @@ class Walker {
       if (from >= block.size()) break;
     }
     num_ends_ += count_ends(block.substr(counted));
+    if (!block.empty()) sink_.see_piece(block, offset);
   }
 
   uint64_t num_ends() const { return num_ends_; }
@@ -67,15 +67,15 @@ class Walker {
   void take(std::string_view line, uint64_t offset) {
     const uint64_t number = num_ends_ + 1;
     if (line.find(kEscape) == line.npos) {
-      take_({number, offset, line});
+      sink_.take({number, offset, line});
     } else {
       const std::string clean = without_escapes(line);
-      take_({number, offset, clean});
+      sink_.take({number, offset, clean});
     }
   }
 
   const TriggerWords& words_;
-  const std::function<void(const LogLine&)>& take_;
+  LogSink& sink_;
   uint64_t num_ends_ = 0;
 };
 
@@ -92,16 +92,21 @@ std::string without_escapes(std::string_view line) {
   return clean;
 }
 
-LogSize read_log(const std::filesystem::path& path, const TriggerWords& words,
-                 const std::function<void(const LogLine&)>& take) {
-  const FileReader file(path);
-  Walker walker(words, take);
+std::string_view next_line(std::string_view& piece) {
+  const auto end = static_cast<size_t>(std::find_if(piece.begin(), piece.end(), ends_line) - piece.begin());
+  const std::string_view line = piece.substr(0, end);
+  piece.remove_prefix(std::min(end + 1, piece.size()));
+  return line;
+}
+
+LogSize read_log(const ReadLog& read, const TriggerWords& words, LogSink& sink) {
+  Walker walker(words, sink);
   std::vector<char> buffer(kBlockBytes + kLongestLine);
   size_t kept = 0;        // bytes of an unfinished line at the front of the buffer
   bool skipping = false;  // the rest of a line of which the front has been looked at
   LogSize size;
   char last = '\n';
-  while (const size_t got = file.read_up_to(size.bytes, buffer.data() + kept, kBlockBytes)) {
+  while (const size_t got = read(buffer.data() + kept, kBlockBytes)) {
     uint64_t offset = size.bytes - kept;  // the block's
     size.bytes += got;
     std::string_view block(buffer.data(), kept + got);

@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
-#include "base/testing/folder_test.h"
 #include "launch/log_times.h"
 #include "launch/trigger_words.h"
 
@@ -18,18 +18,38 @@ struct Line {
   bool operator==(const Line&) const = default;
 };
 
-class LogLines : public FolderTest {
+class LogLines : public testing::Test {
  protected:
   std::vector<Line> read(const std::string& text) {
-    const auto path = folder_ / "log";
-    write_file_atomically(path, text);
+    Faults faults;
+    size_ = read_log(bytes_of(text), TriggerWords({"\x1b[", "\x1b]", "fault"}), faults);
+    EXPECT_EQ(faults.seen, text.size() - faults.skipped);
+    return faults.lines;
+  }
+
+  // Reads that bring less than what is asked for are those of pipes.
+  static ReadLog bytes_of(const std::string& text) {
+    return [&text, at = size_t{0}](char* out, size_t capacity) mutable {
+      const size_t size = text.copy(out, std::min<size_t>(capacity, 777'777), at);
+      at += size;
+      return size;
+    };
+  }
+
+  struct Faults : LogSink {
     std::vector<Line> lines;
-    size_ = read_log(path, TriggerWords({"\x1b[", "\x1b]", "fault"}), [&](const LogLine& line) {
+    uint64_t seen = 0, skipped = 0, end = 0;
+    void take(const LogLine& line) override {
       if (line.text.find("fault") != line.text.npos)
         lines.push_back({line.number, line.offset, std::string(line.text)});
-    });
-    return lines;
-  }
+    }
+    void see_piece(std::string_view piece, uint64_t offset) override {
+      EXPECT_GE(offset, end);
+      skipped += offset - end;
+      seen += piece.size();
+      end = offset + piece.size();
+    }
+  };
 
   LogSize size_;
 };
@@ -82,14 +102,37 @@ TEST_F(LogLines, AnUnfinishedEscapeSequenceEndsWithItsLine) {
   EXPECT_EQ(without_escapes("a\x1b(Bb"), "aBb");
 }
 
-TEST_F(LogLines, TheTimeAfterAPlaceIsThatOfTheLastLineWithOne) {
-  write_file_atomically(
-      folder_ / "log",
-      "2026-01-05 10:00:00 begin\n[2026-01-05T11:00:00] step\nno time\n2026-01-05 13:00:30 alive\nend\n");
-  EXPECT_EQ(seconds_after(folder_ / "log", 26), 7230);
-  EXPECT_EQ(seconds_after(folder_ / "log", 0), 10830);
-  EXPECT_EQ(seconds_after(folder_ / "log", 85), std::nullopt);
+std::optional<double> seconds_after(const std::string& log, uint64_t from) {
+  static const SignatureSet signatures = SignatureSet::load();
+  LogTimes times(signatures);
+  times.see(log, 0, from);
+  return times.seconds_after();
+}
+
+TEST(LogTimes, TheTimeAfterAPlaceIsThatOfTheLastLineWithOne) {
+  const std::string log =
+      "2026-01-05 10:00:00 begin\n2026-01-05 11:00:00 step\nno time\n2026-01-05 13:00:30 alive\nend\n";
+  EXPECT_EQ(seconds_after(log, 26), 7230);
+  EXPECT_EQ(seconds_after(log, 0), 10830);
+  EXPECT_EQ(seconds_after(log, 85), std::nullopt);
   EXPECT_EQ(time_in("9999-99 2026-1-1 00:00:00"), std::nullopt);
+}
+
+TEST(LogTimes, TheTimesOfTheProgramCountAndNotThoseOfWhatPassesItsLinesOn) {
+  const std::string own =
+      "2026-01-05T09:00:00Z step: 5  loss: 2.5\n2026-01-05T09:00:00Z [2026-01-05 10:00:00] alive\n"
+      "2026-01-05T09:00:01Z [2026-01-05 12:00:00] alive\n";
+  EXPECT_EQ(seconds_after(own, 0), 7200);
+  EXPECT_EQ(seconds_after("2026-01-05T09:00:00Z step: 5  loss: 2.5\n2026-01-05T09:00:07Z end\n", 0), 7);
+}
+
+TEST(LogTimes, ATimeIsFoundOverPieces) {
+  static const SignatureSet signatures = SignatureSet::load();
+  LogTimes times(signatures);
+  times.see("step: 5  loss: 2.5\n", 0, 0);
+  times.see("2026-01-05 10:00:00 alive\n", 19, 0);
+  times.see("end\n2026-01-05 10:00:09 alive\n", 45, 0);
+  EXPECT_EQ(times.seconds_after(), 9);
 }
 
 }  // namespace

@@ -5,12 +5,14 @@
 #include <ctime>
 #include <string>
 
-#include "base/file_reader.h"
+#include "launch/log_lines.h"
 
 namespace athanor::launch {
 namespace {
 
-constexpr size_t kLookedAtBytes = 64 << 10;
+constexpr size_t kAfterBytes = 64 << 10;  // in which the first time is looked for
+constexpr size_t kLastBytes = 16 << 10;   // at the end of each piece, for the last time
+constexpr int kFurtherLines = 32;         // after the first time, for other forms
 constexpr std::string_view kShape = "dddd-dd-dd dd:dd:dd";
 
 bool has_shape(std::string_view text) {
@@ -36,16 +38,12 @@ std::optional<double> time_at(std::string_view text) {
   return static_cast<double>(timegm(&parts));
 }
 
-// The last time that stands at the front of a line: later ones may be those of other events.
-std::optional<double> last_line_time(std::string_view text) {
-  constexpr size_t kFront = 40;
-  for (size_t end = text.size(); end > 0;) {
-    const size_t break_at = text.rfind('\n', end - 1);
-    const size_t begin = break_at == text.npos ? 0 : break_at + 1;
-    if (const auto time = time_in(text.substr(begin, std::min(end - begin, kFront)))) return time;
-    end = break_at == text.npos ? 0 : break_at;
-  }
-  return std::nullopt;
+// With the figures of a time, and of what stands around it, hidden.
+std::string form_of(std::string_view text) {
+  std::string form(text);
+  std::ranges::replace_if(
+      form, [](unsigned char c) { return std::isdigit(c) != 0; }, 'd');
+  return form;
 }
 
 }  // namespace
@@ -57,17 +55,57 @@ std::optional<double> time_in(std::string_view text) {
   return std::nullopt;
 }
 
-std::optional<double> seconds_after(const std::filesystem::path& log, uint64_t from) {
-  const FileReader file(log);
-  std::string text(kLookedAtBytes, '\0');
-  text.resize(file.read_up_to(from, text.data(), text.size()));
-  const auto first = time_in(text);
-  const uint64_t tail = std::max(from, file.size() - std::min<uint64_t>(file.size(), kLookedAtBytes));
-  text.resize(kLookedAtBytes);
-  text.resize(file.read_up_to(tail, text.data(), text.size()));
-  const auto last = last_line_time(text);
-  if (!first || !last) return std::nullopt;
-  return *last - *first;
+std::vector<LogTimes::Time> LogTimes::times_of(std::string_view line) {
+  constexpr size_t kFront = 40;  // later ones may be those of other events
+  std::vector<Time> times;
+  std::string clean;
+  if (line.find('\x1b') != line.npos) line = clean = without_escapes(line);
+  peel(line.substr(0, kLongestLine), signatures_, scratch_, peeled_);
+  for (const Prefix& prefix : peeled_.prefixes)
+    if (const auto time = time_in(prefix.text)) times.push_back({form_of(prefix.text), *time});
+  if (times.empty())
+    if (const auto time = time_in(line.substr(0, kFront))) times.push_back({"", *time});
+  return times;
+}
+
+void LogTimes::see(std::string_view piece, uint64_t offset, uint64_t from) {
+  if (from > from_) first_.clear();
+  from_ = std::max(from_, from);
+  const uint64_t end = offset + piece.size();
+  if (from_ < end && offset < from_ + kAfterBytes && first_.empty()) {
+    const uint64_t begin = std::max(offset, from_);
+    find_first(piece.substr(begin - offset, from_ + kAfterBytes - begin));
+  }
+  find_last(piece.substr(piece.size() - std::min(piece.size(), kLastBytes)));
+}
+
+void LogTimes::find_first(std::string_view text) {
+  for (int left = kFurtherLines; !text.empty() && left > 0;) {
+    for (const Time& time : times_of(next_line(text)))
+      if (std::ranges::none_of(first_, [&](const Time& each) { return each.form == time.form; }))
+        first_.push_back(time);
+    if (!first_.empty()) --left;
+  }
+}
+
+void LogTimes::find_last(std::string_view text) {
+  while (!text.empty()) {
+    const size_t break_at = text.substr(0, text.size() - 1).find_last_of("\n\r");
+    const size_t begin = break_at == text.npos ? 0 : break_at + 1;
+    std::string_view line = text.substr(begin);
+    if (auto times = times_of(next_line(line)); !times.empty()) {
+      last_ = std::move(times);
+      return;
+    }
+    text = text.substr(0, begin);
+  }
+}
+
+std::optional<double> LogTimes::seconds_after() const {
+  for (auto last = last_.rbegin(); last != last_.rend(); ++last)
+    for (const Time& first : first_)
+      if (first.form == last->form) return last->seconds - first.seconds;
+  return std::nullopt;
 }
 
 }  // namespace athanor::launch

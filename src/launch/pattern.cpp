@@ -55,18 +55,28 @@ Pattern::Pattern(std::string_view pattern) {
 }
 
 bool Pattern::find(std::string_view line, PatternScratch& scratch, std::vector<Group>& groups) const {
+  return match(line, scratch, groups) != nullptr;
+}
+
+size_t Pattern::find_at_front(std::string_view text, PatternScratch& scratch, std::vector<Group>& groups) const {
+  const size_t* const ends = match(text, scratch, groups);
+  return ends && ends[0] == 0 ? ends[1] : 0;
+}
+
+// Returns where the match begins and ends, or nothing.
+const size_t* Pattern::match(std::string_view text, PatternScratch& scratch, std::vector<Group>& groups) const {
   groups.clear();
   const int found =
-      jit_ ? pcre2_jit_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_, scratch.context_)
-           : pcre2_match(code_.get(), pattern_bytes(line), line.size(), 0, 0, scratch.match_, scratch.context_);
-  if (found < 0) return false;  // no match, or a limit
+      jit_ ? pcre2_jit_match(code_.get(), pattern_bytes(text), text.size(), 0, 0, scratch.match_, scratch.context_)
+           : pcre2_match(code_.get(), pattern_bytes(text), text.size(), 0, 0, scratch.match_, scratch.context_);
+  if (found < 0) return nullptr;  // no match, or a limit
   const size_t* ends = pcre2_get_ovector_pointer(scratch.match_);
   for (size_t i = 0; i < numbers_.size(); ++i) {
     const size_t begin = ends[2 * numbers_[i]], end = ends[2 * numbers_[i] + 1];
     const bool is_set = static_cast<int>(numbers_[i]) < (found == 0 ? static_cast<int>(kMostGroups) : found);
-    if (is_set && begin != PCRE2_UNSET && begin < end) groups.push_back({names_[i], line.substr(begin, end - begin)});
+    if (is_set && begin != PCRE2_UNSET && begin < end) groups.push_back({names_[i], text.substr(begin, end - begin)});
   }
-  return true;
+  return ends;
 }
 
 }  // namespace athanor::launch

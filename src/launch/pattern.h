@@ -40,9 +40,14 @@ class Pattern {
   /// Returns whether `line` has a match, and its groups. A line on which the pattern exceeds its limits has none.
   bool find(std::string_view line, PatternScratch& scratch, std::vector<Group>& groups) const;
 
+  /// Returns the size of a match at the front of `text`, and its groups; 0 if there is none.
+  size_t find_at_front(std::string_view text, PatternScratch& scratch, std::vector<Group>& groups) const;
+
   const std::vector<std::string>& group_names() const { return names_; }
 
  private:
+  const size_t* match(std::string_view text, PatternScratch& scratch, std::vector<Group>& groups) const;
+
   std::shared_ptr<pcre2_real_code_8> code_;
   bool jit_ = false;
   std::vector<std::string> names_;

@@ -26,9 +26,9 @@ using Names = std::vector<std::pair<std::string, Value>>;
 
 const Names<Tells>& names_of_tells() {
   static const Names<Tells> names{
-      {"cause", Tells::kCause}, {"sign", Tells::kSign},         {"echo", Tells::kEcho},
-      {"ended", Tells::kEnded}, {"progress", Tells::kProgress}, {"finished", Tells::kFinished},
-      {"exit", Tells::kExit},   {"place", Tells::kPlace},       {"tag", Tells::kTag}};
+      {"cause", Tells::kCause},       {"sign", Tells::kSign},         {"echo", Tells::kEcho}, {"ended", Tells::kEnded},
+      {"progress", Tells::kProgress}, {"finished", Tells::kFinished}, {"exit", Tells::kExit}, {"place", Tells::kPlace},
+      {"tag", Tells::kTag},           {"prefix", Tells::kPrefix}};
   return names;
 }
 
@@ -167,6 +167,12 @@ void check_words(const Entry& entry, const std::vector<std::string>& words) {
   }
 }
 
+// A prefix is looked for at the front of each line.
+void check_front(const Entry& entry, const Signature& signature) {
+  if (signature.tells == Tells::kPrefix && !entry.text("pattern", true).starts_with('^'))
+    entry.complain("the pattern of a prefix must begin with ^");
+}
+
 Signature signature_of(const Entry& entry) {
   entry.refuse_unknown_keys();
   const Tells tells = entry.choice("tells", names_of_tells(), Tells::kCause);
@@ -178,12 +184,15 @@ Signature signature_of(const Entry& entry) {
                       .has = {},
                       .pattern = entry.pattern(),
                       .example = entry.text("example", false)};
-  if (tells != Tells::kTag) signature.has = entry.texts("has");
+  if (tells != Tells::kTag && tells != Tells::kPrefix) signature.has = entry.texts("has");
   check_words(entry, signature.has);
   check_groups(entry, signature);
+  check_front(entry, signature);
   if (signature.policy == HostPolicy::kAtFault && (tells == Tells::kEcho || !may_blame))
     entry.complain("host: only causes and signs may find a host at fault");
   entry.text("source", false);
+  signature.names_hosts = std::ranges::any_of(
+      signature.pattern.group_names(), [](const std::string& group) { return group == "host" || group == "other"; });
   return signature;
 }
 
@@ -224,6 +233,7 @@ SignatureSet::SignatureSet(std::vector<Signature> signatures)
   for (uint32_t i = 0; i < signatures_.size(); ++i) {
     owner_of_word_.insert(owner_of_word_.end(), signatures_[i].has.size(), i);
     if (signatures_[i].tells == Tells::kTag) tags_.push_back(i);
+    if (signatures_[i].tells == Tells::kPrefix) prefixes_.push_back(i);
   }
 }
 
@@ -233,6 +243,7 @@ SignatureSet SignatureSet::load(const std::vector<std::string>& files) {
     std::move(some.begin(), some.end(), std::back_inserter(all));
   };
   for (const std::string& file : files) append(parse_signatures(read_file(file), file));
+  for (Signature& signature : all) signature.sees_prefixes = true;
   append(parse_signatures(built_in_signatures(), "signatures.toml"));
   return SignatureSet(std::move(all));
 }

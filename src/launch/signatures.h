@@ -23,7 +23,8 @@ enum class Tells {
   kFinished,  ///< the program reports that it is complete
   kExit,      ///< the exit code (group `code`)
   kPlace,     ///< which host a rank or an address is on
-  kTag,       ///< not a line, but its beginning: who printed it
+  kTag,       ///< not a line, but its beginning: who printed it, in the message's own words
+  kPrefix,    ///< what a launcher, a logger or syslog puts before a line: it is taken off before others look
 };
 
 /// What the groups `host`, `address` and `rank` of a pattern name.
@@ -41,6 +42,8 @@ struct Signature {
   std::vector<std::string> has;  ///< a line that matches has one of these texts
   Pattern pattern;
   std::string example;
+  bool sees_prefixes = false;  ///< a user's, which may have been written for whole lines
+  bool names_hosts = false;    ///< the pattern has such a group
 };
 
 /// Returns the signatures of a file in their order.
@@ -66,11 +69,12 @@ class SignatureSet {
   /// Puts the indices of the signatures that may match `line` into `found`, in their order.
   void find_candidates(std::string_view line, std::vector<uint32_t>& found) const;
   const std::vector<uint32_t>& tags() const { return tags_; }
+  const std::vector<uint32_t>& prefixes() const { return prefixes_; }
 
  private:
   std::vector<Signature> signatures_;
   std::vector<uint32_t> owner_of_word_;  // the signature of each word
-  std::vector<uint32_t> tags_;
+  std::vector<uint32_t> tags_, prefixes_;
   TriggerWords words_;
 };
 

@@ -6,6 +6,7 @@
 #include <iterator>
 
 #include "base/error.h"
+#include "launch/line_prefix.h"
 
 namespace athanor::launch::signatures_test {
 namespace {
@@ -35,9 +36,11 @@ const Signature* first_match(const SignatureSet& set, const std::string& line) {
   std::vector<uint32_t> candidates;
   set.find_candidates(line, candidates);
   PatternScratch scratch;
+  PeeledLine peeled;
+  peel(line, set, scratch, peeled);
   std::vector<Pattern::Group> groups;
   for (const uint32_t index : candidates)
-    if (set.at(index).tells != Tells::kPlace && set.at(index).pattern.find(line, scratch, groups))
+    if (set.at(index).tells != Tells::kPlace && set.at(index).pattern.find(peeled.text, scratch, groups))
       return &set.at(index);
   return nullptr;
 }
@@ -47,7 +50,9 @@ TEST(Signatures, EveryExampleIsFoundByItsOwnEntry) {
   size_t num_examples = 0;
   for (const Signature& signature : set.all()) {
     if (signature.example.empty()) {
-      EXPECT_TRUE(signature.tells == Tells::kPlace || signature.tells == Tells::kTag) << signature.name;
+      EXPECT_TRUE(signature.tells == Tells::kPlace || signature.tells == Tells::kTag ||
+                  signature.tells == Tells::kPrefix)
+          << signature.name;
       continue;
     }
     const Signature* found = first_match(set, signature.example);
