@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import stat
+import subprocess
 
 import pytest
 
@@ -72,6 +73,35 @@ def test_bad_input_is_answered_in_one_line(athanor, log, tmp_path):
         assert answer in refusal(athanor, log, "--signatures", mine)
 
 
+def test_a_log_may_be_compressed_or_standard_input_or_several_files(athanor, log, tmp_path):
+    text = log.read_bytes()
+    packed = tmp_path / "packed.log"  # the bytes tell, not the name
+    packed.write_bytes(gzip.compress(text))
+    wanted = classify(athanor, log) | {"log": None}
+    assert wanted["hosts"] == ["n7.site.org"] and wanted["bytes"] == len(text)
+    assert classify(athanor, packed) | {"log": None} == wanted
+    for file in (log, packed):
+        piped = subprocess.Popen(["cat", file], stdout=subprocess.PIPE)
+        found = json.loads(athanor.run("classify", "-", "--json", stdin=piped.stdout).stdout)
+        assert found["log"] == "standard input" and found | {"log": None} == wanted
+    lines = [json.loads(line) for line in athanor.run("classify", packed, log, "--json").stdout.splitlines()]
+    assert [line.pop("log") for line in lines] == [str(packed), str(log)]
+    assert lines[0] == lines[1]
+    shown = athanor.run("classify", packed, log).stdout.splitlines()
+    assert shown[0] == f"log: {packed}" and shown.count("hosts: n7.site.org") == 2 and f"log: {log}" in shown
+
+
+def test_an_empty_or_a_binary_log_is_said_to_be_that_and_the_others_are_answered(athanor, log, tmp_path):
+    empty, binary = tmp_path / "empty.log", tmp_path / "core"
+    empty.touch()
+    binary.write_bytes(b"\x7fELF\2\1\1" + bytes(range(256)) * 100)
+    assert f"LOG {binary} is binary" in refusal(athanor, binary, "--exit-code", 1)
+    assert f"LOG {empty} is empty" in refusal(athanor, empty)
+    done = athanor.run("classify", empty, log, binary, "--json", check=False)
+    assert done.returncode == 2 and json.loads(done.stdout)["hosts"] == ["n7.site.org"]
+    assert len(done.stderr.splitlines()) == 1 and "is empty" in done.stderr and "is binary" in done.stderr
+
+
 def test_nothing_of_a_log_is_run_or_changed(athanor, tmp_path):
     path = tmp_path / "job.log"
     path.write_text(f"$(touch {tmp_path}/made): shepherd died from signal 9\n`touch {tmp_path}/made`: shepherd died from signal 9\n"
@@ -89,7 +119,7 @@ def test_a_large_log_is_read_within_bounded_memory(athanor, tmp_path):
     with large.open("wb") as file:
         for _ in range(600):
             file.write(lines)
-    rubbish.write_bytes(bytes(range(256)) * 4096 + b"\0" * (60 << 20) + b"\x1b[" * (4 << 20))
+    rubbish.write_bytes(bytes(range(256)) * 4096 + b"\0" * (60 << 20) + b"\x1b[" * (4 << 20) + b"\nKeyboardInterrupt\n")
     _, least = athanor.measure("classify", small)
     for path in (large, rubbish):
         # The buffer of the reader is there for the small log too, so what is left is a few pages.
@@ -134,9 +164,7 @@ def test_labelled_endings_have_their_causes_and_hosts(athanor, labelled, tmp_pat
 def test_jobs_that_ran_to_their_end_have_not_failed(athanor, labelled, tmp_path):
     logs = sorted((labelled / "full").glob("*.gz"))
     assert len(logs) == 23
-    for packed in logs:
-        path = tmp_path / "log"
-        path.write_bytes(gzip.decompress(packed.read_bytes()))
-        for code in (["--exit-code", 0], []):
-            found = classify(athanor, path, *code)
-            assert found["verdict"] not in FAILED and not found["hosts"], (packed.name, code, found)
+    for code in (["--exit-code", 0], []):
+        answers = athanor.run("classify", *logs, "--json", *code).stdout.splitlines()
+        for packed, answer in zip(logs, map(json.loads, answers), strict=True):
+            assert answer["verdict"] not in FAILED and not answer["hosts"] and answer["lines"] > 10, (packed.name, code, answer)
