@@ -50,7 +50,7 @@ struct LaunchArguments {
   bool auto_retry = false, resubmit = false;
   std::optional<int> max_jobs;
   std::string job_script;  // "": that of the job
-  std::string spares = "auto";
+  std::string spares = "auto", swap_suspects = "yes";
 };
 
 std::optional<int> if_given(int number) { return number > 0 ? std::optional(number) : std::nullopt; }
@@ -74,6 +74,7 @@ std::vector<std::string> words_for_script(const LaunchArguments& arguments) {
   if (arguments.retries) add("--retries", std::to_string(*arguments.retries));
   if (arguments.auto_retry) words.emplace_back("--auto-retry");
   if (arguments.spares != "auto") add("--spare-nodes", arguments.spares);
+  if (arguments.swap_suspects != "yes") add("--swap-suspects", arguments.swap_suspects);
   if (arguments.swaps) add("--max-failover-retries", std::to_string(*arguments.swaps));
   if (arguments.resubmit) words.emplace_back("--resubmit");
   if (arguments.max_jobs) add("--max-jobs", std::to_string(*arguments.max_jobs));
@@ -91,15 +92,18 @@ Supervision supervision_of(const LaunchArguments& arguments) {
     supervision.spares = std::stoi(text);
   }
   ATHANOR_CHECK(
-      arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && arguments.min_nodes == 0),
-      "--spare-nodes, --max-failover-retries and --min-nodes are for --auto-retry: add it, or leave them out");
+      arguments.auto_retry || (arguments.spares == "auto" && !arguments.swaps && arguments.min_nodes == 0 &&
+                               arguments.swap_suspects == "yes"),
+      "--spare-nodes, --max-failover-retries, --min-nodes and --swap-suspects are for --auto-retry: add it, or leave "
+      "them out");
   ATHANOR_CHECK(arguments.resubmit || (!arguments.max_jobs && arguments.job_script.empty()),
                 "--max-jobs and --job-script are for --resubmit: add it, or leave them out");
   if (arguments.resubmit) supervision.chain = {arguments.max_jobs.value_or(kMaxJobs), arguments.job_script};
   supervision.limits = {arguments.retries.value_or(arguments.auto_retry ? kRetries : 0),
                         arguments.auto_retry,
                         arguments.swaps.value_or(kSwaps),
-                        {}};
+                        {},
+                        arguments.swap_suspects == "yes"};
   return supervision;
 }
 
@@ -236,6 +240,12 @@ void add_launch_command(CLI::App& app) {
       ->add_option("--max-failover-retries", arguments->swaps,
                    "Further attempts with spare nodes, or with fewer nodes; by default 10")
       ->check(CLI::Range(0, kMostRetries));
+  command
+      ->add_option("--swap-suspects", arguments->swap_suspects,
+                   "Whether spares also take the place of hosts that may be at fault but are not known to be, such as "
+                   "one where a rank was killed")
+      ->check(CLI::IsMember({"yes", "no"}))
+      ->capture_default_str();
   command
       ->add_option("--min-nodes", arguments->min_nodes,
                    "Without spares, continue on fewer nodes, down to this many, where the layout allows it; data and "

@@ -82,6 +82,7 @@ void judge_attempt(Attempt& attempt, const AttemptEnding& ending, const JobHosts
     if (!is_known && found.num_bytes > 0 && !(ending.words && tells_nothing(found.cause))) {
       attempt.cause = found.cause;
       attempt.at_fault = std::move(found.hosts);
+      attempt.suspects = std::move(found.suspects);
       attempt.evidence = std::move(found.evidence);
       take_stop(attempt, ending);
       return;

@@ -71,6 +71,8 @@ void write_verdict(const fs::path& attempts, const Attempt& attempt) {
   ordered_json evidence = ordered_json::array();
   for (const Evidence& each : attempt.evidence)
     evidence.push_back({{"line", each.line}, {"text", each.text}, {"signature", each.signature}});
+  ordered_json suspects = ordered_json::array();
+  for (const Suspect& each : attempt.suspects) suspects.push_back(each.host);
   const ordered_json json{{"format", 1},
                           {"attempt", attempt.number},
                           {"started", attempt.started},
@@ -80,6 +82,7 @@ void write_verdict(const fs::path& attempts, const Attempt& attempt) {
                           {"kind", row.kind},
                           {"verdict", name_of(row.verdict)},
                           {"hosts", attempt.at_fault},
+                          {"suspects", suspects},
                           {"evidence", evidence},
                           {"action", row.action},
                           {"first_step", or_null(attempt.first_step)},
@@ -102,6 +105,7 @@ std::string attempt_text(const Attempt& attempt) {
   text += attempt.last_step ? fmt::format(" after step {}", *attempt.last_step) : " without a step";
   text += fmt::format(": {}", row.kind);
   if (!attempt.at_fault.empty()) text += fmt::format(" of {}", join(attempt.at_fault, " "));
+  for (const Suspect& each : attempt.suspects) text += fmt::format("; {} is a suspect: {}", each.host, each.reason);
   text += fmt::format("; {}", row.action);
   const auto said =
       std::ranges::find_if(attempt.evidence, [](const Evidence& one) { return one.signature != "exit_code"; });

@@ -29,6 +29,7 @@ std::string classification_text(const Classification& found) {
   const CauseRow& row = row_of(found.cause);
   std::string text = fmt::format("cause: {}\nverdict: {}\nhosts: {}\n", cause_text(row), name_of(row.verdict),
                                  found.hosts.empty() ? "none" : join(found.hosts, " "));
+  for (const Suspect& each : found.suspects) text += fmt::format("suspect: {}: {}\n", each.host, each.reason);
   if (found.last_step) text += fmt::format("last step: {}\n", *found.last_step);
   text += fmt::format("action: {}\n", row.action);
   for (const Evidence& each : found.evidence)
@@ -42,12 +43,19 @@ nlohmann::ordered_json classification_json(const Classification& found, std::opt
   nlohmann::ordered_json evidence = nlohmann::ordered_json::array();
   for (const Evidence& each : found.evidence)
     evidence.push_back({{"line", each.line}, {"text", each.text}, {"signature", each.signature}});
+  nlohmann::ordered_json suspects = nlohmann::ordered_json::array(), reasons = nlohmann::ordered_json::object();
+  for (const Suspect& each : found.suspects) {
+    suspects.push_back(each.host);
+    reasons[each.host] = each.reason;
+  }
   nlohmann::ordered_json json{{"format", 1},
                               {"exit_code", exit_code ? nlohmann::ordered_json(*exit_code) : nlohmann::ordered_json()},
                               {"cause", row.name},
                               {"kind", row.kind},
                               {"verdict", name_of(row.verdict)},
                               {"hosts", found.hosts},
+                              {"suspects", std::move(suspects)},
+                              {"suspect_reasons", std::move(reasons)},
                               {"action", row.action},
                               {"time_may_cure", name_of(row.time)},
                               {"swap_may_cure", name_of(row.swap)}};

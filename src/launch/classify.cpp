@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "base/exit_codes.h"
 #include "base/file_reader.h"
@@ -36,6 +37,7 @@ class Decision {
   Classification make(double quiet_s) {
     if (!decide()) decide_by_code(quiet_s);
     if (may_blame(result_.cause)) find_hosts();
+    if (result_.hosts.empty()) find_suspects();
     return std::move(result_);
   }
 
@@ -82,7 +84,7 @@ class Decision {
         std::ranges::find_if(echoes, [&](const Seen* seen) { return signature(*seen).cause != Cause::kCascade; });
     const Seen& chosen = first == echoes.end() ? *echoes.front() : **first;
     if (first == echoes.end() && is_stuck_start(echoes)) return false;
-    return follow_killed_before(chosen) || follow(echoes, chosen);
+    return follow(echoes, chosen);
   }
 
   // A job that never trained and was ended from outside; of what followed only ranks are known, and no host.
@@ -91,21 +93,6 @@ class Decision {
       return std::ranges::any_of(seen->named, [](const Named& each) { return each.kind == Named::Kind::kHost; });
     };
     return code_ && is_from_outside(*code_) && findings_.num_steps() == 0 && std::ranges::none_of(echoes, names_host);
-  }
-
-  // A step of Slurm that is cancelled when a task of it has been killed is cancelled because of that, and by no user.
-  bool follow_killed_before(const Seen& cancelled) {
-    if (signature(cancelled).cause != Cause::kUserCancel) return false;
-    for (const Seen* seen : findings_.open(Tells::kEnded)) {
-      for (const Named& named : seen->named) {
-        if (named.line.number > cancelled.first.number || !named.line.text.ends_with(": Killed")) continue;
-        result_.cause = Cause::kCrashUnknown;
-        add_evidence(named.line, signature(*seen).name);
-        add_evidence(cancelled.first, signature(cancelled).name);
-        return true;
-      }
-    }
-    return false;
   }
 
   // Processes that were ended show nothing if the job was ended.
@@ -166,6 +153,74 @@ class Decision {
     if (!ended.empty() && std::ranges::all_of(ended, is_first)) blame(*ended.front().first, *ended.front().second);
   }
 
+  // What a launcher or a scheduler reports of one process or node, where nothing names who was at fault. What follows
+  // from something else makes no host suspect, nor does what happened on several hosts.
+  void find_suspects() {
+    if (code_ == exit_code::kNoProgress) return;  // all processes were ended
+    std::vector<std::pair<const Named*, const Seen*>> all;
+    std::string host;
+    for (const Seen* seen : suspicions())
+      for (const Named& named : seen->named) {
+        if (named.report_begin > first_reason(signature(*seen).is_first)) continue;
+        for (const std::string& each : machines_of(named)) {
+          if (findings_.is_innocent(machine_name(each))) continue;
+          if (!host.empty() && machine_name(host) != machine_name(each)) return;
+          host = each;
+          all.emplace_back(&named, seen);
+        }
+      }
+    if (all.empty()) return;
+    const auto& [named, seen] = all.front();
+    blame(*named, *seen);
+    result_.suspects.push_back({result_.hosts.front(), signature(*seen).reason});
+  }
+
+  std::vector<const Seen*> suspicions() const {
+    std::vector<const Seen*> all;
+    for (const Tells tells : {Tells::kCause, Tells::kSign, Tells::kEcho})
+      for (const Seen* seen : findings_.open(tells))
+        if (signature(*seen).policy == HostPolicy::kSuspect && may_be_suspected_by(signature(*seen).cause))
+          all.push_back(seen);
+    return all;
+  }
+
+  // The line of the first thing that may be the reason for all that comes after it. Who lost a peer reports what
+  // follows. A report of who failed first may come after what launchers print of all processes.
+  uint64_t first_reason(bool for_first) const {
+    uint64_t line = std::numeric_limits<uint64_t>::max();
+    for (const Tells tells : {Tells::kCause, Tells::kSign, Tells::kEcho, Tells::kEnded}) {
+      if (for_first && (tells == Tells::kEcho || tells == Tells::kEnded)) continue;
+      for (const Seen* seen : findings_.open(tells)) {
+        const Signature& entry = signature(*seen);
+        const bool is_reason =
+            tells == Tells::kEnded || (entry.policy != HostPolicy::kSuspect && !follows(entry.cause));
+        if (is_reason) line = std::min(line, seen->first.number);
+      }
+    }
+    return line;
+  }
+
+  bool follows(Cause cause) const {
+    return cause == Cause::kBadNode || cause == Cause::kNetwork || cause == Cause::kCascade ||
+           cause == Cause::kSilentHang || (cause == result_.cause && cause != Cause::kCrashUnknown);
+  }
+
+  // If a rank was killed, the others report only that it is gone.
+  bool may_be_suspected_by(Cause told) const {
+    switch (result_.cause) {
+      case Cause::kBadNode:
+      case Cause::kNetwork:
+      case Cause::kCascade:
+      case Cause::kSilentHang:
+      case Cause::kSuccessMarker:
+      case Cause::kUnknown: return told == result_.cause || told == Cause::kCrashUnknown;
+      case Cause::kCrashUnknown:
+      case Cause::kLauncher:
+      case Cause::kOutOfMemory: return told == result_.cause;
+      default: return false;
+    }
+  }
+
   const Signature& signature(const Seen& seen) const { return signatures_.at(seen.signature); }
 
   bool is_at_fault(const Seen& seen) const {
@@ -180,6 +235,8 @@ class Decision {
         return host.empty() ? named.text : host;
       }
       case Named::Kind::kRank: return host_of_rank(named.text);
+      case Named::Kind::kNode: return host_of_number(named.text);
+      case Named::Kind::kNid: return host_of_nid(named.text);
       case Named::Kind::kPrinter: return host_of_printer(named.printers);
     }
     return "";
@@ -192,6 +249,24 @@ class Decision {
     return host.empty() ? job_.host_of_rank(rank).value_or("") : host;
   }
 
+  // Slurm numbers the nodes of a step from 0.
+  std::string host_of_number(const std::string& text) const {
+    const size_t number = std::stoul(text);
+    return number < job_.size() ? job_.names()[number] : "";
+  }
+
+  // Cray's systems call a node by its number, with as many figures as each of them likes.
+  std::string host_of_nid(const std::string& text) const {
+    const unsigned long number = std::stoul(text);
+    for (const std::string& name : job_.names()) {
+      const std::string machine = machine_name(name);
+      const bool is_nid = machine.size() > 3 && machine.size() < 12 && machine.starts_with("nid") &&
+                          machine.find_first_not_of("0123456789", 3) == machine.npos;
+      if (is_nid && std::stoul(machine.substr(3)) == number) return name;
+    }
+    return fmt::format("nid{:05}", number);
+  }
+
   std::string host_of_printer(const std::vector<Printer>& printers) const {
     for (const Printer& printer : printers) {
       if (!findings_.counts(printer)) continue;
@@ -201,22 +276,25 @@ class Decision {
     return "";
   }
 
-  void blame(const Named& named, const Seen& seen) {
-    bool is_used = false;
+  // The hosts that are named, as far as they are those of the job.
+  std::vector<std::string> machines_of(const Named& named) const {
+    std::vector<std::string> machines;
     for (const std::string& name : names_of_list(host_of(named))) {
-      std::string host = name;
-      const bool keeps = is_address(name) && !job_.find(name);
-      if (!keeps && !may_be_host(name)) continue;
-      if (!keeps && !job_.empty()) {
-        const auto known = job_.find(name);
-        if (!known) continue;
-        host = *known;
-      }
+      const auto known = job_.find(name);
+      const bool keeps = is_address(name) && !known;
+      if (!keeps && (!may_be_host(name) || (!job_.empty() && !known))) continue;
+      machines.push_back(keeps || job_.empty() ? name : *known);
+    }
+    return machines;
+  }
+
+  void blame(const Named& named, const Seen& seen) {
+    const auto machines = machines_of(named);
+    for (const std::string& host : machines) {
       const auto same = [&](const std::string& other) { return machine_name(other) == machine_name(host); };
-      is_used = true;
       if (std::ranges::none_of(result_.hosts, same)) result_.hosts.push_back(host);
     }
-    if (is_used) add_evidence(named.line, signature(seen).name);
+    if (!machines.empty()) add_evidence(named.line, signature(seen).name);
   }
 
   void add_evidence(const EvidenceLine& line, const std::string& name) {

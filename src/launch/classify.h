@@ -25,9 +25,15 @@ struct Evidence {
   std::string signature;  ///< the name of what matched
 };
 
+/// A host that may be at fault.
+struct Suspect {
+  std::string host, reason;
+};
+
 struct Classification {
   Cause cause = Cause::kUnknown;
   std::vector<std::string> hosts;  ///< at fault: names, or addresses of which the log shows no name
+  std::vector<Suspect> suspects;   ///< those of them that are not known to be
   std::vector<Evidence> evidence;
   uint64_t num_bytes = 0, num_lines = 0;
   std::optional<int64_t> last_step;

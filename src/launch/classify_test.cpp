@@ -68,9 +68,9 @@ TEST_F(Classify, WhatFollowsNeverBlames) {
   for (const char* line :
        {"n04.hsn.site.org: rank 12 died from signal 15\n", "n04.hsn.site.org: rank 12 exited with code 1\n",
         "srun: error: n03: tasks 8-15: Terminated\n", "srun: error: n03: task 8: Exited with exit code 1\n",
-        "mpirun noticed that process rank 2 with PID 9974 on node n03 exited on signal 9 (Killed).\n",
+        "mpirun noticed that process rank 2 with PID 9974 on node n03 exited on signal 11 (Segmentation fault).\n",
         "MPI_ABORT was invoked on rank 1 in communicator MPI_COMM_WORLD\n",
-        "=   PID 9974 RUNNING AT n03\n=   KILLED BY SIGNAL: 9 (Killed)\n"}) {
+        "=   PID 9974 RUNNING AT n03\n=   KILLED BY SIGNAL: 15 (Terminated)\n"}) {
     const auto found = of(line);
     EXPECT_TRUE(found.hosts.empty()) << line;
     EXPECT_EQ(row_of(found.cause).verdict, Verdict::kUnknown) << line;
@@ -222,6 +222,17 @@ TEST_F(Classify, JsonHasTheRowOfTheTable) {
   EXPECT_EQ(json["verdict"], "systemic");
   EXPECT_EQ(json["swap_may_cure"], "no");
   EXPECT_EQ(json["evidence"][0]["line"], 1);
+  EXPECT_EQ(json["suspects"], nlohmann::json::array());
+}
+
+TEST_F(Classify, ASuspectIsAmongTheHostsAndComesWithTheReason) {
+  const auto found = of("srun: error: n3: task 2: Killed\n", 137);
+  const auto json = classification_json(found, 137);
+  EXPECT_EQ(json["hosts"], nlohmann::json({"n3"}));
+  EXPECT_EQ(json["suspects"], nlohmann::json({"n3"}));
+  EXPECT_NE(json["suspect_reasons"]["n3"].get<std::string>().find("dmesg"), std::string::npos);
+  EXPECT_NE(classification_text(found).find("\nsuspect: n3: one of its processes was ended by SIGKILL"),
+            std::string::npos);
 }
 
 }  // namespace

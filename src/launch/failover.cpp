@@ -57,11 +57,17 @@ class Failover {
  private:
   bool is_in_use(const std::string& host) const { return std::ranges::find(next_.hosts, host) != next_.hosts.end(); }
 
+  bool is_suspect(const std::string& host) const {
+    return std::ranges::find(outcome_.suspects, host) != outcome_.suspects.end();
+  }
+
   std::vector<std::string> hosts_to_swap() {
     std::vector<std::string> bad;
-    if (!limits_.may_swap || row_.swap == Cure::kNo || !names_culprits(row_.cause)) return bad;
-    for (const std::string& host : outcome_.at_fault)
-      if (is_in_use(host) && std::ranges::find(bad, host) == bad.end()) bad.push_back(host);
+    if (!limits_.may_swap || row_.swap == Cure::kNo) return bad;
+    for (const std::string& host : outcome_.at_fault) {
+      const bool counts = is_suspect(host) ? limits_.swaps_suspects : names_culprits(row_.cause);
+      if (counts && is_in_use(host) && std::ranges::find(bad, host) == bad.end()) bad.push_back(host);
+    }
     if (bad.empty() && row_.verdict == Verdict::kSilentHang && !next_.hosts.empty()) {
       is_blind_ = true;
       bad.push_back(next_.hosts[0]);
@@ -103,6 +109,8 @@ class Failover {
     ++next_.swaps;
     next_.waits = 0;
     decision.reason = fmt::format("{}: {}", row_.kind, join(changes));
+    if (std::ranges::any_of(bad, [&](const auto& host) { return is_suspect(host); }))
+      decision.reason += " (a suspect: --swap-suspects no keeps it)";
     if (is_blind_) decision.reason += " (blind: nothing tells which rank hung, and this is the host of rank 0)";
     decision.next = std::move(next_);
     return decision;

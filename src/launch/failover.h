@@ -21,6 +21,7 @@ struct FailoverLimits {
   /// With --min-nodes: returns the largest number of hosts, up to `most`, that the command can run on; 0: none is
   /// allowed. Empty: it never runs on fewer hosts.
   std::function<int(int most)> fewer_hosts = {};
+  bool swaps_suspects = true;  ///< also hosts that may be at fault but are not known to be
 };
 
 /// What has happened so far in a call of `athanor launch`.
@@ -37,6 +38,7 @@ struct AttemptOutcome {
   Cause cause = Cause::kUnknown;
   std::vector<std::string> at_fault = {};  ///< hosts, as they are spelt in `hosts`; others are ignored
   bool made_progress = false;              ///< it took a step
+  std::vector<std::string> suspects = {};  ///< those in `at_fault` that are not known to be
 };
 
 struct FailoverDecision {

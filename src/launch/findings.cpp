@@ -1,6 +1,7 @@
 #include "launch/findings.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "launch/host_names.h"
@@ -10,6 +11,9 @@ namespace {
 
 constexpr size_t kEvidenceBytes = 400;
 constexpr size_t kMostNamed = 4'096;
+constexpr size_t kMostBlocks = 4'096;
+constexpr uint64_t kBlockLines = 24;     // between two lines of a block
+constexpr uint64_t kBeginningLines = 2;  // between two lines of a block that may both be its first one
 constexpr size_t kMostPlaces = 131'072;  // more ranks than any machine has today
 
 EvidenceLine evidence_of(const LogLine& line) {
@@ -29,23 +33,29 @@ std::optional<int64_t> to_number(std::string_view text) {
   return number;
 }
 
-void add_once(std::vector<Named>& all, Named::Kind kind, std::string_view text, const LogLine& line) {
+void add_once(std::vector<Named>& all, Named::Kind kind, std::string_view text, const LogLine& line, uint64_t begin) {
   const auto same = [&](const Named& each) { return each.kind == kind && each.text == text; };
   if (text.empty() || all.size() >= kMostNamed || std::ranges::any_of(all, same)) return;
-  all.push_back({kind, std::string(text), evidence_of(line)});
+  all.push_back({kind, std::string(text), evidence_of(line), {}, begin});
 }
 
-// The most exact of what a line names. An address that is written where a host may be counts as an address.
-void add_named(std::vector<Named>& all, const std::vector<Pattern::Group>& groups, const LogLine& line) {
-  const std::string_view host = group(groups, "host"), address = group(groups, "address"), rank = group(groups, "rank");
-  if (!host.empty() && is_address(host))
-    add_once(all, Named::Kind::kAddress, host, line);
-  else if (!host.empty())
-    add_once(all, Named::Kind::kHost, host, line);
-  else if (!address.empty())
-    add_once(all, Named::Kind::kAddress, address, line);
-  else
-    add_once(all, Named::Kind::kRank, rank, line);
+constexpr std::array<std::pair<std::string_view, Named::Kind>, 5> kNaming{{{"host", Named::Kind::kHost},
+                                                                           {"address", Named::Kind::kAddress},
+                                                                           {"nid", Named::Kind::kNid},
+                                                                           {"node", Named::Kind::kNode},
+                                                                           {"rank", Named::Kind::kRank}}};
+
+// The most exact of what a line names. An address that is written where a host may be counts as an address. Returns
+// whether it names anything.
+bool add_named(std::vector<Named>& all, const std::vector<Pattern::Group>& groups, const LogLine& line,
+               uint64_t begin) {
+  for (const auto& [name, kind] : kNaming) {
+    const std::string_view text = group(groups, name);
+    if (text.empty()) continue;
+    add_once(all, is_address(text) ? Named::Kind::kAddress : kind, text, line, begin);
+    return true;
+  }
+  return false;
 }
 
 }  // namespace
@@ -105,9 +115,12 @@ void Findings::take(const LogLine& line) {
   for (const uint32_t index : candidates_) {
     const Signature& signature = signatures_.at(index);
     // The first signature that matches explains a line; places are read from any line.
-    const bool explains = signature.tells != Tells::kPlace;
+    const bool explains = signature.tells != Tells::kPlace && signature.tells != Tells::kBlock;
     if (explains && is_explained) continue;
+    report_begin_ = 0;
     if (!matches(signature, line)) continue;
+    if (!signature.in.empty() && !join_block(index, line)) continue;
+    if (signature.tells == Tells::kBlock) begin_block(index, line);
     is_explained = is_explained || explains;
     record(index, line);
   }
@@ -117,7 +130,7 @@ void Findings::record(uint32_t index, const LogLine& line) {
   const Signature& signature = signatures_.at(index);
   note_place();
   note_innocent(signature.policy);
-  if (signature.tells == Tells::kPlace) return;
+  if (signature.tells == Tells::kPlace || signature.tells == Tells::kBlock) return;
   if (signature.tells == Tells::kProgress) return note_step(line);
   if (signature.tells == Tells::kExit) {
     if (const auto code = to_number(group(groups_, "code"))) reported_code_ = static_cast<int>(*code);
@@ -172,17 +185,59 @@ void Findings::note_innocent(HostPolicy policy) {
 
 void Findings::add_names(const Signature& signature, const LogLine& line, Seen& seen) {
   if (signature.policy == HostPolicy::kInnocent) return;
-  const size_t before = seen.named.size();
-  const bool names = std::ranges::any_of(
-      groups_, [](const auto& each) { return each.name == "host" || each.name == "address" || each.name == "rank"; });
-  if (names)
-    add_named(seen.named, groups_, line);
-  else if (signature.policy == HostPolicy::kAtFault && before < kMostNamed)
-    name_printer(line, seen);
+  const bool names = add_named(seen.named, groups_, line, report_begin(line));
+  const bool blames = signature.policy == HostPolicy::kAtFault || signature.policy == HostPolicy::kSuspect;
+  if (!names && blames && seen.named.size() < kMostNamed) name_printer(line, seen);
+}
+
+// The second line of a frame, for example, belongs to what has just begun.
+void Findings::begin_block(uint32_t index, const LogLine& line) {
+  if (blocks_.size() >= kMostBlocks) blocks_.clear();
+  Block& block = blocks_[block_key(index)];
+  if (block.last_line > 0 && line.number - block.last_line <= kBeginningLines && add_to(block, line.number)) return;
+  block = {line.number, line.number, {}};
+  add_to(block, line.number);
+}
+
+// Adds what earlier lines of the same report have named to what this one names. If they contradict each other, the
+// lines of two reports are mixed, and nothing is known.
+bool Findings::join_block(uint32_t index, const LogLine& line) {
+  for (const uint32_t beginning : signatures_.blocks_of(index)) {
+    const auto found = blocks_.find(block_key(beginning));
+    if (found == blocks_.end() || line.number - found->second.last_line > kBlockLines) continue;
+    if (!add_to(found->second, line.number)) {
+      blocks_.erase(found);
+      continue;
+    }
+    report_begin_ = found->second.first_line;
+    groups_.clear();
+    for (const auto& [name, text] : found->second.named) groups_.push_back({name, text});
+    return true;
+  }
+  return false;
+}
+
+bool Findings::add_to(Block& block, uint64_t line) {
+  for (const auto& [name, text] : groups_) {
+    const auto known =
+        std::ranges::find(block.named, name, [](const auto& each) { return std::string_view(each.first); });
+    if (known != block.named.end() && known->second != text) return false;
+    if (known == block.named.end()) block.named.emplace_back(name, text);
+  }
+  block.last_line = line;
+  return true;
+}
+
+std::string Findings::block_key(uint32_t index) const {
+  std::string key = std::to_string(index);
+  for (const Prefix& prefix : peeled_.prefixes)
+    if (!prefix.host.empty() || !prefix.rank.empty())
+      key.append(" ").append(prefix.host).append("/").append(prefix.rank);
+  return key;
 }
 
 void Findings::name_printer(const LogLine& line, Seen& seen) {
-  Named named{Named::Kind::kPrinter, "", evidence_of(line), {}};
+  Named named{Named::Kind::kPrinter, "", evidence_of(line), {}, report_begin(line)};
   if (auto printer = printer_in_text(line)) named.printers.push_back(std::move(*printer));
   const auto& prefixes = peeled(line).prefixes;
   for (auto prefix = prefixes.rbegin(); prefix != prefixes.rend(); ++prefix)

@@ -30,11 +30,12 @@ struct Printer {
 
 /// Who is named by a line.
 struct Named {
-  enum class Kind { kHost, kAddress, kRank, kPrinter };
+  enum class Kind { kHost, kAddress, kRank, kNode, kNid, kPrinter };
   Kind kind = Kind::kHost;
   std::string text;  ///< for a printer all that is known
   EvidenceLine line;
   std::vector<Printer> printers = {};  ///< what knows it best stands first
+  uint64_t report_begin = 0;           ///< the number of the first line of the report; that of the line if it has one
 };
 
 /// The matches of one signature.
@@ -82,6 +83,16 @@ class Findings {
 
  private:
   void record(uint32_t index, const LogLine& line);
+  /// A report of several lines, as far as it was read.
+  struct Block {
+    uint64_t first_line = 0, last_line = 0;
+    std::vector<std::pair<std::string, std::string>> named;  // groups
+  };
+  void begin_block(uint32_t index, const LogLine& line);
+  bool join_block(uint32_t index, const LogLine& line);
+  bool add_to(Block& block, uint64_t line);
+  std::string block_key(uint32_t index) const;
+  uint64_t report_begin(const LogLine& line) const { return report_begin_ > 0 ? report_begin_ : line.number; }
   void note_step(const LogLine& line);
   void note_place();
   void note_innocent(HostPolicy policy);
@@ -102,7 +113,9 @@ class Findings {
   std::optional<int> reported_code_;
   std::optional<int64_t> last_step_;
   uint64_t num_steps_ = 0;
-  std::unordered_set<std::string> innocent_;  // by machine_name
+  std::unordered_map<std::string, Block> blocks_;  // by their first entry, and by who prints them
+  uint64_t report_begin_ = 0;                      // for the line that is looked at; 0: it belongs to no block
+  std::unordered_set<std::string> innocent_;       // by machine_name
   PeeledLine peeled_;
   bool is_peeled_ = false;  // the line that is looked at
   PrefixCensus census_;

@@ -26,35 +26,40 @@ using Names = std::vector<std::pair<std::string, Value>>;
 
 const Names<Tells>& names_of_tells() {
   static const Names<Tells> names{
-      {"cause", Tells::kCause},       {"sign", Tells::kSign},         {"echo", Tells::kEcho}, {"ended", Tells::kEnded},
-      {"progress", Tells::kProgress}, {"finished", Tells::kFinished}, {"exit", Tells::kExit}, {"place", Tells::kPlace},
-      {"tag", Tells::kTag},           {"prefix", Tells::kPrefix}};
+      {"cause", Tells::kCause},       {"sign", Tells::kSign},         {"echo", Tells::kEcho},  {"ended", Tells::kEnded},
+      {"progress", Tells::kProgress}, {"finished", Tells::kFinished}, {"exit", Tells::kExit},  {"place", Tells::kPlace},
+      {"tag", Tells::kTag},           {"prefix", Tells::kPrefix},     {"block", Tells::kBlock}};
   return names;
 }
 
 const Names<HostPolicy>& names_of_policies() {
-  static const Names<HostPolicy> names{
-      {"at_fault", HostPolicy::kAtFault}, {"innocent", HostPolicy::kInnocent}, {"reporter", HostPolicy::kReporter}};
+  static const Names<HostPolicy> names{{"at_fault", HostPolicy::kAtFault},
+                                       {"suspect", HostPolicy::kSuspect},
+                                       {"innocent", HostPolicy::kInnocent},
+                                       {"reporter", HostPolicy::kReporter}};
   return names;
 }
 
 const std::vector<std::string>& known_keys() {
-  static const std::vector<std::string> keys{"name", "tells", "cause", "host", "has", "pattern", "source", "example"};
+  static const std::vector<std::string> keys{"name",   "tells",   "cause",  "host", "has",  "pattern",
+                                             "source", "example", "reason", "in",   "first"};
   return keys;
 }
 
 // What patterns write for the groups that classification knows.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 7> kShortForms{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 9> kShortForms{{
     {"{host}", R"((?<host>[A-Za-z0-9](?:[\w.-]*\w)?))"},
     {"{hosts}", R"((?<host>[A-Za-z0-9](?:[\w.,\[\]-]*[\w\]])?))"},
     {"{other}", R"((?<other>[A-Za-z0-9](?:[\w.-]*\w)?))"},
     {"{address}", R"((?<address>\d{1,3}(?:\.\d{1,3}){3}|[0-9a-fA-F]{0,4}(?::[0-9a-fA-F]{0,4}){2,7}))"},
     {"{rank}", R"((?<rank>\d{1,9}))"},
+    {"{node}", R"((?<node>\d{1,6}))"},
+    {"{nid}", R"((?<nid>\d{1,6}))"},
     {"{step}", R"((?<step>\d{1,15}))"},
     {"{code}", R"((?<code>-?\d{1,4}))"},
 }};
 
-constexpr std::array<std::string_view, 6> kGroups{"host", "other", "address", "rank", "step", "code"};
+constexpr std::array<std::string_view, 8> kGroups{"host", "other", "address", "rank", "node", "nid", "step", "code"};
 
 std::string with_long_forms(std::string pattern) {
   for (const auto& [form, meaning] : kShortForms) {
@@ -116,6 +121,16 @@ class Entry {
     return several;
   }
 
+  bool flag(const char* key) const {
+    const toml::node* node = table_.get(key);
+    if (node && !node->is_boolean()) complain("{} must be true or false", key);
+    return node && node->as_boolean()->get();
+  }
+
+  std::vector<std::string> texts_or_none(const char* key) const {
+    return table_.contains(key) ? texts(key) : std::vector<std::string>();
+  }
+
   template <class Value>
   Value choice(const char* key, const Names<Value>& names, Value otherwise) const {
     const std::string name = text(key, false);
@@ -154,10 +169,15 @@ class Entry {
   std::string place_;
 };
 
+bool begins(const Signature& signature, const std::string& block) {
+  return signature.tells == Tells::kBlock && signature.name == block;
+}
+
 void check_groups(const Entry& entry, const Signature& signature) {
   for (const std::string& group : signature.pattern.group_names())
     if (std::ranges::find(kGroups, group) == kGroups.end())
-      entry.complain("unknown group {} in the pattern; there are host, other, address, rank, step and code", group);
+      entry.complain("unknown group {} in the pattern; there are host, other, address, rank, node, nid, step and code",
+                     group);
 }
 
 void check_words(const Entry& entry, const std::vector<std::string>& words) {
@@ -183,17 +203,34 @@ Signature signature_of(const Entry& entry) {
                       .policy = entry.choice("host", names_of_policies(), HostPolicy::kReporter),
                       .has = {},
                       .pattern = entry.pattern(),
-                      .example = entry.text("example", false)};
+                      .example = entry.text("example", false),
+                      .reason = entry.text("reason", false),
+                      .in = entry.texts_or_none("in"),
+                      .is_first = entry.flag("first")};
   if (tells != Tells::kTag && tells != Tells::kPrefix) signature.has = entry.texts("has");
   check_words(entry, signature.has);
   check_groups(entry, signature);
   check_front(entry, signature);
   if (signature.policy == HostPolicy::kAtFault && (tells == Tells::kEcho || !may_blame))
     entry.complain("host: only causes and signs may find a host at fault");
+  if (signature.policy == HostPolicy::kSuspect && !may_blame)
+    entry.complain("host: only causes, signs and echoes may make a host suspect");
+  if ((signature.policy == HostPolicy::kSuspect) == signature.reason.empty())
+    entry.complain("reason: a text that tells why a host is suspect belongs to host = \"suspect\"");
+  if (signature.is_first && signature.policy != HostPolicy::kSuspect)
+    entry.complain("first: only for host = \"suspect\"");
   entry.text("source", false);
   signature.names_hosts = std::ranges::any_of(
       signature.pattern.group_names(), [](const std::string& group) { return group == "host" || group == "other"; });
   return signature;
+}
+
+void check_blocks(const std::vector<Signature>& signatures, const std::string& file) {
+  for (const Signature& each : signatures)
+    for (const std::string& name : each.in)
+      ATHANOR_CHECK(std::ranges::any_of(signatures, [&](const Signature& other) { return begins(other, name); }),
+                    "{}: signature {}: in: there is no block {} in this file", file, printable(each.name),
+                    printable(name));
 }
 
 std::vector<std::string> words_of(const std::vector<Signature>& signatures) {
@@ -225,6 +262,7 @@ std::vector<Signature> parse_signatures(std::string_view toml, const std::string
     signatures.push_back(signature_of(entry));
     if (!names.insert(signatures.back().name).second) entry.complain("there are two signatures of this name");
   }
+  check_blocks(signatures, file);
   return signatures;
 }
 
@@ -232,6 +270,11 @@ SignatureSet::SignatureSet(std::vector<Signature> signatures)
     : signatures_(std::move(signatures)), owner_of_word_(kEscapes.size()), words_(words_of(signatures_)) {
   for (uint32_t i = 0; i < signatures_.size(); ++i) {
     owner_of_word_.insert(owner_of_word_.end(), signatures_[i].has.size(), i);
+    blocks_.emplace_back();
+    for (const std::string& name : signatures_[i].in)
+      for (uint32_t other = 0; other < signatures_.size(); ++other)
+        if (begins(signatures_[other], name) && signatures_[other].sees_prefixes == signatures_[i].sees_prefixes)
+          blocks_.back().push_back(other);
     if (signatures_[i].tells == Tells::kTag) tags_.push_back(i);
     if (signatures_[i].tells == Tells::kPrefix) prefixes_.push_back(i);
   }

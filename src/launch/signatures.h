@@ -24,12 +24,14 @@ enum class Tells {
   kExit,      ///< the exit code (group `code`)
   kPlace,     ///< which host a rank or an address is on
   kTag,       ///< not a line, but its beginning: who printed it, in the message's own words
+  kBlock,     ///< a report of several lines begins; entries that name it as theirs are about its further lines
   kPrefix,    ///< what a launcher, a logger or syslog puts before a line: it is taken off before others look
 };
 
-/// What the groups `host`, `address` and `rank` of a pattern name.
+/// What the groups `host`, `address`, `rank`, `node` and `nid` of a pattern name.
 enum class HostPolicy {
   kAtFault,   ///< what failed. Without such groups it is whoever printed the line
+  kSuspect,   ///< what may have failed, in the same way: it counts if nothing names who did
   kInnocent,  ///< a healthy host, which is not blamed by signs
   kReporter,  ///< whoever printed the line
 };
@@ -42,8 +44,11 @@ struct Signature {
   std::vector<std::string> has;  ///< a line that matches has one of these texts
   Pattern pattern;
   std::string example;
-  bool sees_prefixes = false;  ///< a user's, which may have been written for whole lines
-  bool names_hosts = false;    ///< the pattern has such a group
+  std::string reason;           ///< why a host is suspect
+  std::vector<std::string> in;  ///< the blocks of which it is a further line; empty: it is a line for itself
+  bool is_first = false;        ///< a suspect that a report names as the first one which failed
+  bool sees_prefixes = false;   ///< a user's, which may have been written for whole lines
+  bool names_hosts = false;     ///< the pattern has such a group
 };
 
 /// Returns the signatures of a file in their order.
@@ -68,6 +73,8 @@ class SignatureSet {
   const TriggerWords& words() const { return words_; }
   /// Puts the indices of the signatures that may match `line` into `found`, in their order.
   void find_candidates(std::string_view line, std::vector<uint32_t>& found) const;
+  /// Returns the entries that begin the blocks which a signature names.
+  const std::vector<uint32_t>& blocks_of(size_t index) const { return blocks_[index]; }
   const std::vector<uint32_t>& tags() const { return tags_; }
   const std::vector<uint32_t>& prefixes() const { return prefixes_; }
 
@@ -75,6 +82,7 @@ class SignatureSet {
   std::vector<Signature> signatures_;
   std::vector<uint32_t> owner_of_word_;  // the signature of each word
   std::vector<uint32_t> tags_, prefixes_;
+  std::vector<std::vector<uint32_t>> blocks_;
   TriggerWords words_;
 };
 

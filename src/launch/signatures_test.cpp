@@ -31,18 +31,30 @@ std::string entry(const std::string& key, const std::string& line) {
   return text + line + "\n";
 }
 
-// The first entry that matches a line.
-const Signature* first_match(const SignatureSet& set, const std::string& line) {
+// The first entry that matches a line. @param in_block  whether it may be one for further lines of a block.
+const Signature* first_match(const SignatureSet& set, const std::string& line, bool in_block = false) {
   std::vector<uint32_t> candidates;
   set.find_candidates(line, candidates);
   PatternScratch scratch;
   PeeledLine peeled;
   peel(line, set, scratch, peeled);
   std::vector<Pattern::Group> groups;
-  for (const uint32_t index : candidates)
-    if (set.at(index).tells != Tells::kPlace && set.at(index).pattern.find(peeled.text, scratch, groups))
-      return &set.at(index);
+  for (const uint32_t index : candidates) {
+    const Signature& signature = set.at(index);
+    const bool explains = signature.tells != Tells::kPlace && signature.tells != Tells::kBlock;
+    if (explains && (in_block || signature.in.empty()) && signature.pattern.find(peeled.text, scratch, groups))
+      return &signature;
+  }
   return nullptr;
+}
+
+// Those explain nothing, and are read from any line.
+bool matches_itself(const SignatureSet& set, const Signature& signature) {
+  PatternScratch scratch;
+  PeeledLine peeled;
+  peel(signature.example, set, scratch, peeled);
+  std::vector<Pattern::Group> groups;
+  return signature.pattern.find(peeled.text, scratch, groups);
 }
 
 TEST(Signatures, EveryExampleIsFoundByItsOwnEntry) {
@@ -55,7 +67,11 @@ TEST(Signatures, EveryExampleIsFoundByItsOwnEntry) {
           << signature.name;
       continue;
     }
-    const Signature* found = first_match(set, signature.example);
+    if (signature.tells == Tells::kPlace || signature.tells == Tells::kBlock) {
+      EXPECT_TRUE(matches_itself(set, signature)) << signature.name;
+      continue;
+    }
+    const Signature* found = first_match(set, signature.example, !signature.in.empty());
     ASSERT_NE(found, nullptr) << signature.name;
     EXPECT_EQ(found->name, signature.name) << signature.example;
     ++num_examples;
@@ -80,6 +96,10 @@ TEST(Signatures, ABrokenEntryIsNamedInOneLine) {
       {entry("cause", ""), "mine.toml: signature mine: cause is missing"},
       {entry("", "tells = \"all\""), "mine.toml: signature mine: unknown tells all"},
       {entry("", "host = \"guilty\""), "mine.toml: signature mine: unknown host guilty"},
+      {entry("", "host = \"suspect\""), "mine.toml: signature mine: reason: a text that tells why"},
+      {entry("", "in = \"mine\""), "mine.toml: signature mine: in: there is no block mine in this file"},
+      {"[[signature]]\nname = \"mine\"\ntells = \"prefix\"\npattern = 'abc'",
+       "mine.toml: signature mine: the pattern of a prefix must begin with ^"},
       {entry("pattern", "pattern = '(abc'"), "mine.toml: signature mine: the pattern is not valid at byte 4"},
       {entry("pattern", "pattern = '(?<hots>abc)'"), "mine.toml: signature mine: unknown group hots"},
       {entry("has", "has = \"a\""), "mine.toml: signature mine: has: a is not a text of at least three bytes"},

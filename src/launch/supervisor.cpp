@@ -75,7 +75,8 @@ class Supervisor {
 
   // A spare that does not pass the probe is no spare: the decision is then made again without it.
   FailoverDecision decide_with_probed_spares(const Attempt& attempt) {
-    const AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
+    AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
+    for (const Suspect& each : attempt.suspects) outcome.suspects.push_back(each.host);
     std::set<std::string> fit;
     while (true) {
       FailoverDecision decision = decide_failover(state_, outcome, supervision_.limits);

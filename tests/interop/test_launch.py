@@ -339,6 +339,7 @@ def test_options_of_spares_need_auto_retry(launch):
     assert "are for --auto-retry" in refused(launch("--spare-nodes", 3, "--", "true"))
     assert "are for --auto-retry" in refused(launch("--max-failover-retries", 3, "--", "true"))
     assert "are for --auto-retry" in refused(launch("--min-nodes", 1, "--", "true"))
+    assert "are for --auto-retry" in refused(launch("--swap-suspects", "no", "--", "true"))
     assert "expected at most the number of nodes in use, 1" in refused(launch("--min-nodes", 2, "--auto-retry", "--", "true"))
     assert "are for --resubmit" in refused(launch("--max-jobs", 3, "--", "true"))
     assert "needs a job of Slurm or PBS" in refused(launch("--resubmit", "--", "true"))
