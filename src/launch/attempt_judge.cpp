@@ -30,7 +30,7 @@ std::string text_of(const LastWords& words) {
 void take_report(Attempt& attempt, const AttemptEnding& ending) {
   Judgement judged = judge_ending({ending.exit_code, attempt.made_progress(), ending.was_told_to_stop, ending.words});
   attempt.cause = judged.cause;
-  attempt.at_fault = ending.was_overdue ? ending.late : std::move(judged.hosts);
+  attempt.at_fault = ending.was_overdue ? ending.at_fault : std::move(judged.hosts);
   attempt.evidence.push_back({0, fmt::format("exit code {}", ending.exit_code), "exit_code"});
   if (ending.words && !ending.words->text.empty())
     attempt.evidence.push_back({0, text_of(*ending.words), "last_words"});

@@ -14,10 +14,10 @@ namespace athanor::launch {
 
 struct AttemptEnding {
   int exit_code = 0;
-  bool is_training = false;            ///< `athanor train`, whose codes mean what docs/exit-codes.md lists
-  bool was_told_to_stop = false;       ///< by a signal to `athanor launch`
-  bool was_overdue = false;            ///< the watchdog ended it
-  std::vector<std::string> late = {};  ///< after a hang: the hosts of the ranks that the others waited for
+  bool is_training = false;                ///< `athanor train`, whose codes mean what docs/exit-codes.md lists
+  bool was_told_to_stop = false;           ///< by a signal to `athanor launch`
+  bool was_overdue = false;                ///< the watchdog ended it
+  std::vector<std::string> at_fault = {};  ///< after a hang: hosts_at_fault (launch/watchdog.h)
   std::optional<LastWords> words = {};
   std::string stop_signal = "";    ///< by which a rank was asked to stop, so that the run saved and ended; "": none
   Steps steps = {};                ///< empty for another command

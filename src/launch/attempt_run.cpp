@@ -35,13 +35,13 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
   std::optional<OutputTee> tee;
   if (!attempts.empty() || setting_.timeout_s > 0)
     tee.emplace(attempts.empty() ? OutputTee::Log::kNone : OutputTee::Log::kLater);
-  ProgressWatch watch(run_dir, before_.attempt, setting_.timeout_s, hosts_of_plan(plan_));
-  std::vector<std::string> late;
+  ProgressWatch watch(run_dir, before_.attempt, setting_.timeout_s, hosts_of_plan(plan_), here_.host);
+  std::vector<std::string> at_fault, silent;
   const auto look = [&] {
     if (!attempts.empty() && !has_folder_ && (!run_dir || has_begun(*run_dir, before_))) make_folder(*tee);
     if (has_folder_ && while_it_runs) while_it_runs();
     if (!tee || !watch.is_overdue(*tee)) return false;
-    late = watch.late();
+    at_fault = watch.at_fault(), silent = watch.silent();
     keep_evidence(watch, *tee);
     return true;
   };
@@ -52,7 +52,8 @@ Attempt AttemptRun::run(const WhileItRuns& while_it_runs) {
     end.exit_code = code_of_run(end.exit_code, plan_.launcher.flavour, *run_dir, before_);
   attempt_.ended = unix_time_s();
   if (!attempts.empty() && !has_folder_ && leaves_record(end)) make_folder(*tee);
-  judge(end, std::move(late));
+  judge(end, std::move(at_fault));
+  attempt_.silent = end.was_overdue ? std::move(silent) : watch.silent();
   try {
     if (has_folder_) write_verdict(attempts, attempt_);
   } catch (const IoError& error) {
@@ -141,13 +142,13 @@ void AttemptRun::keep_evidence(const ProgressWatch& watch, OutputTee& tee) {
   }
 }
 
-void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> late) {
+void AttemptRun::judge(const ProgramsEnd& end, std::vector<std::string> at_fault) {
   AttemptEnding ending;
   ending.exit_code = end.exit_code;
   ending.is_training = setting_.run_dir.has_value();
   ending.was_told_to_stop = end.was_told_to_stop;
   ending.was_overdue = end.was_overdue;
-  ending.late = std::move(late);
+  ending.at_fault = std::move(at_fault);
   if (setting_.run_dir) ending.words = fresh_last_words(*setting_.run_dir, before_);
   if (setting_.run_dir) ending.steps = steps_since(*setting_.run_dir, before_);
   if (const StopRecord stop = this->stop(); stop.signal > 0) ending.stop_signal = signal_name(stop.signal);

@@ -56,7 +56,7 @@ class AttemptRun {
   void make_folder(OutputTee& tee);
   void warn_of_record(const IoError& error) const;
   void keep_evidence(const ProgressWatch& watch, OutputTee& tee);
-  void judge(const ProgramsEnd& end, std::vector<std::string> late);
+  void judge(const ProgramsEnd& end, std::vector<std::string> at_fault);
 
   const LaunchPlan& plan_;
   const Surroundings& here_;

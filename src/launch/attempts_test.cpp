@@ -122,8 +122,12 @@ TEST_F(Attempts, WhatARunReportsComesBeforeItsLogAndTheLogBeforeTheBareCode) {
   EXPECT_EQ(from_log.cause, Cause::kBadNode);
   EXPECT_EQ(from_log.at_fault, std::vector<std::string>{"n2.site"});
   EXPECT_EQ(judged({.exit_code = 1, .is_training = true}).cause, Cause::kCrashUnknown);
-  const AttemptEnding hang{
-      .exit_code = kNoProgress, .is_training = true, .was_overdue = true, .late = {"n1"}, .steps = {1, 4}, .log = log};
+  const AttemptEnding hang{.exit_code = kNoProgress,
+                           .is_training = true,
+                           .was_overdue = true,
+                           .at_fault = {"n1"},
+                           .steps = {1, 4},
+                           .log = log};
   EXPECT_EQ(judged(hang).cause, Cause::kSilentHang);
   EXPECT_EQ(judged(hang).at_fault, std::vector<std::string>{"n1.site"});
 }

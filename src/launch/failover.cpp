@@ -39,12 +39,17 @@ class Failover {
       return stop(fmt::format("{}: neither time nor another node cures it; {}", row_.kind, row_.action));
     if (next_.idle_attempts >= kMostIdle && row_.time != Cure::kYes)
       return stop(fmt::format("{}: {} attempts in a row took no step", row_.kind, next_.idle_attempts));
-    const auto bad = hosts_to_swap();
+    auto bad = hosts_to_swap();
     if (bad.empty()) return retry_on_same_hosts("");
     if (blames_most(bad))
       return retry_on_same_hosts(
           fmt::format("it names {} of {} hosts, so that no node is the cause", bad.size(), next_.hosts.size()));
-    const int hosts_left = hosts_without(bad.size());
+    int hosts_left = hosts_without(bad.size());
+    if (hosts_left == 0 && may_swap_some()) {
+      tried_again_.assign(bad.begin() + std::ssize(next_.spares), bad.end());
+      bad.resize(next_.spares.size());
+      hosts_left = static_cast<int>(next_.hosts.size());
+    }
     if (hosts_left == 0)
       return retry_on_same_hosts(fmt::format("{} at fault and {} left", counted(std::ssize(bad), "host"),
                                              counted(std::ssize(next_.spares), "spare node")));
@@ -69,11 +74,27 @@ class Failover {
       if (counts && is_in_use(host) && std::ranges::find(bad, host) == bad.end()) bad.push_back(host);
     }
     if (bad.empty() && row_.verdict == Verdict::kSilentHang && !next_.hosts.empty()) {
-      is_blind_ = true;
-      bad.push_back(next_.hosts[0]);
+      bad.push_back(choose_blindly());
     }
     return bad;
   }
+
+  // Nothing tells who hung: the host of rank 0 is as good as any other, unless one is silent while others report.
+  std::string choose_blindly() {
+    const auto silent = std::ranges::find_if(next_.hosts, [&](const std::string& host) {
+      return std::ranges::find(outcome_.silent, host) != outcome_.silent.end();
+    });
+    const bool none_reports = outcome_.silent.size() >= next_.hosts.size();
+    if (silent == next_.hosts.end() || none_reports) {
+      blind_choice_ = "the host of rank 0";
+      return next_.hosts[0];
+    }
+    blind_choice_ = "the first host that does not report";
+    return *silent;
+  }
+
+  // With fewer spares than hosts at fault the others are tried again, which must not compute wrong numbers.
+  bool may_swap_some() const { return !next_.spares.empty() && row_.time != Cure::kNo; }
 
   // Two nodes of a job may fail at once, and a rack of a large one; most nodes of a job do not.
   bool blames_most(const std::vector<std::string>& bad) const {
@@ -111,7 +132,11 @@ class Failover {
     decision.reason = fmt::format("{}: {}", row_.kind, join(changes));
     if (std::ranges::any_of(bad, [&](const auto& host) { return is_suspect(host); }))
       decision.reason += " (a suspect: --swap-suspects no keeps it)";
-    if (is_blind_) decision.reason += " (blind: nothing tells which rank hung, and this is the host of rank 0)";
+    if (!tried_again_.empty())
+      decision.reason += fmt::format(", and {} {} tried again: no spare is left", join(tried_again_, " "),
+                                     tried_again_.size() == 1 ? "is" : "are");
+    if (!blind_choice_.empty())
+      decision.reason += fmt::format(" (blind: nothing tells which rank hung, and this is {})", blind_choice_);
     decision.next = std::move(next_);
     return decision;
   }
@@ -145,7 +170,8 @@ class Failover {
   const FailoverLimits& limits_;
   const CauseRow& row_;
   FailoverState next_;
-  bool is_blind_ = false;
+  std::string blind_choice_;              // why a blind swap takes its host; "": it is none
+  std::vector<std::string> tried_again_;  // at fault, but no spare is left for them
 };
 
 }  // namespace

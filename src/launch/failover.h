@@ -38,6 +38,7 @@ struct AttemptOutcome {
   Cause cause = Cause::kUnknown;
   std::vector<std::string> at_fault = {};  ///< hosts, as they are spelt in `hosts`; others are ignored
   bool made_progress = false;              ///< it took a step
+  std::vector<std::string> silent = {};    ///< hosts that told nothing of the present at its end
   std::vector<std::string> suspects = {};  ///< those in `at_fault` that are not known to be
 };
 

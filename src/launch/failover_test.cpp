@@ -101,6 +101,37 @@ TEST(Failover, AHangOfWhichNothingIsKnownSwapsTheHostOfRankZeroAndSaysThatItIsBl
   EXPECT_EQ(known.reason.find("blind"), std::string::npos);
 }
 
+TEST(Failover, ABlindSwapTakesASilentHostAndNoneThatReports) {
+  const auto blind = [](const Hosts& silent) {
+    return decide_failover(state_of(), {Cause::kSilentHang, {}, true, silent}, kAll);
+  };
+  EXPECT_EQ(blind({"n2", "n3"}).next.hosts, (Hosts{"n1", "s1", "n3"}));
+  EXPECT_NE(blind({"n2"}).reason.find("blind"), std::string::npos);
+  EXPECT_EQ(blind({"n1", "n2", "n3"}).next.hosts, (Hosts{"s1", "n2", "n3"})) << "the board shows nothing";
+  const auto known = decide_failover(state_of(), {Cause::kSilentHang, {"n3"}, true, {"n2"}}, kAll);
+  EXPECT_EQ(known.next.hosts, (Hosts{"n1", "n2", "s1"}));
+}
+
+TEST(Failover, OfMoreHostsAtFaultThanSparesAsManyAreSwappedAsSparesGo) {
+  const FailoverState state{{"n1", "n2", "n3", "n4"}, {"s1"}, 0, 0, 0, 0};
+  const Hosts lost{"n3", "n4"};
+  for (const Cause cause : {Cause::kBadNode, Cause::kSilentHang, Cause::kStuckPreTraining}) {
+    const auto some = decide_failover(state, {cause, lost, true}, kAll);
+    ASSERT_TRUE(some.retries) << some.reason;
+    EXPECT_EQ(some.next.hosts, (Hosts{"n1", "n2", "s1", "n4"}));
+    EXPECT_TRUE(some.next.spares.empty());
+    EXPECT_NE(some.reason.find("s1 takes the place of n3, and n4 is tried again: no spare is left"), std::string::npos)
+        << some.reason;
+  }
+  EXPECT_TRUE(is_stopped(decide_failover(state, {Cause::kSoftFailure, lost, true}, kAll), "1 spare node left"))
+      << "wrong numbers are not tried again";
+  FailoverLimits limits = kAll;
+  limits.fewer_hosts = [](int most) { return most >= 2 ? 2 : 0; };
+  const auto fewer = decide_failover(state, {Cause::kBadNode, lost, true}, limits);
+  EXPECT_EQ(fewer.next.hosts, (Hosts{"n1", "n2"}));
+  EXPECT_EQ(fewer.left_out, Hosts{"n4"});
+}
+
 TEST(Failover, WhatTimeCuresWaitsLongerEachTimeUntilAStepIsDone) {
   FailoverState state = state_of();
   const FailoverLimits limits{100, false, 0, {}};

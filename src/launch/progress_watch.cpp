@@ -12,9 +12,10 @@
 namespace athanor::launch {
 namespace fs = std::filesystem;
 
-ProgressWatch::ProgressWatch(std::optional<fs::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts)
+ProgressWatch::ProgressWatch(std::optional<fs::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts,
+                             std::string own_host)
     : run_dir_(std::move(run_dir)), attempt_before_(attempt_before), timeout_s_(timeout_s), hosts_(std::move(hosts)),
-      watchdog_(timeout_s, 0) {}
+      own_host_(std::move(own_host)), watchdog_(timeout_s, 0) {}
 
 double ProgressWatch::now_s() const { return seconds_since(start_); }
 
@@ -55,20 +56,28 @@ bool ProgressWatch::is_overdue(const OutputTee& tee) {
 }
 
 // A node that no longer reports is known to be late after three intervals of its reports (board/run_status.h): a
-// shorter timeout waits for that, so that the node can be named.
+// shorter timeout waits for that, so that all nodes that were lost at once are named together.
 bool ProgressWatch::will_tell_more() const {
   const auto status = this->status();
-  if (!status || status->attempt <= attempt_before_ || !late_nodes(*status).empty()) return false;
+  if (!status || status->attempt <= attempt_before_) return false;
   const double interval_s = status->report_interval_s;
-  if (!silent_hosts(*status, hosts_).empty()) return waited_s() < 2 * interval_s;  // its first report may be on the way
-  return status->oldest_report_s > 1.5 * interval_s && status->oldest_report_s < 4 * interval_s;
+  if (waited_s() > allowance_s(watchdog_.stage(), timeout_s_) + 4 * interval_s) return false;
+  if (std::ssize(status->ranks) < status->job_ranks && waited_s() < 2 * interval_s)
+    return true;  // a first report may be on the way
+  return std::ranges::any_of(status->ranks, [&, now = unix_time_s()](const board::SeenRank& seen) {
+    return seen.rank.is_there() && seen.silent_s == 0 && now - seen.seen > 1.5 * interval_s;
+  });
 }
 
-std::vector<std::string> ProgressWatch::late() const {
+std::vector<std::string> ProgressWatch::at_fault() const {
   const auto status = this->status();
-  if (!status || status->attempt <= attempt_before_) return {};
-  std::vector<std::string> nodes = late_nodes(*status);
-  return nodes.empty() ? silent_hosts(*status, hosts_) : nodes;
+  return status && status->attempt > attempt_before_ ? hosts_at_fault(*status, hosts_, own_host_)
+                                                     : std::vector<std::string>();
+}
+
+std::vector<std::string> ProgressWatch::silent() const {
+  const auto status = this->status();
+  return status && status->attempt > attempt_before_ ? silent_hosts(*status, hosts_) : std::vector<std::string>();
 }
 
 void write_board_and_stacks(const std::string& own_program, const fs::path& run_dir, const fs::path& file,

@@ -16,7 +16,9 @@ class ProgressWatch {
  public:
   /// @param run_dir  of a training; nothing for another command. @param attempt_before  RunRecords::attempt.
   /// @param timeout_s  0: nothing is ever overdue. @param hosts  those of the command.
-  ProgressWatch(std::optional<std::filesystem::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts);
+  /// @param own_host  the name of this machine.
+  ProgressWatch(std::optional<std::filesystem::path> run_dir, int64_t attempt_before, double timeout_s, JobHosts hosts,
+                std::string own_host);
 
   /// Returns whether there was no progress for too long. Call it often: it looks at the board twenty times in the
   /// timeout, and every ten seconds at most.
@@ -26,9 +28,9 @@ class ProgressWatch {
   double waited_s() const;
   /// How many of the seconds without progress are allowed now: "--timeout", "3 times --timeout while it starts".
   std::string allowed() const;
-  /// The nodes of the ranks that the others wait for now, or else those that have never reported; none for a command
-  /// without a board.
-  std::vector<std::string> late() const;
+  /// hosts_at_fault and silent_hosts (launch/watchdog.h), as the board is now; none for a command without a board.
+  std::vector<std::string> at_fault() const;
+  std::vector<std::string> silent() const;
 
  private:
   std::optional<board::RunStatus> status() const;
@@ -40,6 +42,7 @@ class ProgressWatch {
   int64_t attempt_before_, first_step_ = 0;
   double timeout_s_;
   JobHosts hosts_;
+  std::string own_host_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   double next_look_s_ = 0;
   Watchdog watchdog_;

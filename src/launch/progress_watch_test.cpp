@@ -54,22 +54,22 @@ class Progress : public RecordedMachine {
 };
 
 TEST_F(Progress, ACommandWithoutABoardIsOverdueOnceItsOutputStops) {
-  ProgressWatch watch(std::nullopt, 0, 2, hosts_);
+  ProgressWatch watch(std::nullopt, 0, 2, hosts_, "n1");
   std::this_thread::sleep_for(300ms);
   EXPECT_GE(waited_after_a_look(watch), 0.3);
   ASSERT_EQ(::write(tee_.streams().output, "a line\n", 7), 7);
   tee_.move(-1, 0ms);
   EXPECT_LT(waited_after_a_look(watch), 0.3);
-  EXPECT_TRUE(watch.late().empty());
-  ProgressWatch silent(std::nullopt, 0, 0.02, hosts_);
+  EXPECT_TRUE(watch.at_fault().empty());
+  ProgressWatch silent(std::nullopt, 0, 0.02, hosts_, "n1");
   EXPECT_TRUE(is_overdue_within(silent, 10s));
-  ProgressWatch never(std::nullopt, 0, 0, hosts_);
+  ProgressWatch never(std::nullopt, 0, 0, hosts_, "n1");
   EXPECT_FALSE(is_overdue_within(never, 300ms));
 }
 
 TEST_F(Progress, StepsOnTheBoardAreProgressAndOutputIsNone) {
   report("n1", 0, 1);
-  ProgressWatch watch(run(), 0, 2, hosts_);
+  ProgressWatch watch(run(), 0, 2, hosts_, "n1");
   waited_after_a_look(watch);
   std::this_thread::sleep_for(300ms);
   ASSERT_EQ(::write(tee_.streams().output, "a warning\n", 10), 10);
@@ -82,32 +82,44 @@ TEST_F(Progress, StepsOnTheBoardAreProgressAndOutputIsNone) {
 TEST_F(Progress, WhatAnEarlierAttemptLeftOnTheBoardIsNoProgressAndNamesNobody) {
   report("n1", 0, 7);
   report("n2", 2, 7, 100);
-  ProgressWatch watch(run(), 1, 0.02, hosts_);
+  ProgressWatch watch(run(), 1, 0.02, hosts_, "n1");
   EXPECT_TRUE(is_overdue_within(watch, 10s));
-  EXPECT_TRUE(watch.late().empty());
+  EXPECT_TRUE(watch.at_fault().empty());
 }
 
 // A node that is lost writes no report any more, which is known after three intervals.
 TEST_F(Progress, ATimeoutWaitsUntilANodeThatNoLongerReportsCanBeNamed) {
   report("n1", 0, 7, 0, true);
   report("n2", 2, 7, 9);
-  ProgressWatch watch(run(), 0, 0.02, hosts_);
+  ProgressWatch watch(run(), 0, 0.02, hosts_, "n1");
   EXPECT_FALSE(is_overdue_within(watch, 300ms));
-  EXPECT_TRUE(watch.late().empty());
+  EXPECT_TRUE(watch.at_fault().empty());
   report("n2", 2, 7, 30);
   EXPECT_TRUE(is_overdue_within(watch, 10s));
-  EXPECT_EQ(watch.late(), std::vector<std::string>{"n2"});
+  EXPECT_EQ(watch.at_fault(), std::vector<std::string>{"n2.cluster.org"});
+}
+
+TEST_F(Progress, OfTwoNodesThatAreLostAtOnceTheSecondIsAwaited) {
+  num_ranks_ = 6;
+  report("n1", 0, 7, 0, true);
+  report("n2", 2, 7, 30);
+  report("n3", 4, 7, 9);
+  ProgressWatch watch(run(), 0, 0.02, hosts_, "n4");
+  EXPECT_FALSE(is_overdue_within(watch, 300ms));
+  report("n3", 4, 7, 30);
+  EXPECT_TRUE(is_overdue_within(watch, 10s));
+  EXPECT_EQ(watch.at_fault(), (std::vector<std::string>{"n2.cluster.org", "n3"}));
 }
 
 TEST_F(Progress, AHostThatHasNeverReportedIsNamedIfTheOthersHave) {
   num_ranks_ = 6;
   report("n1", 0, 7, 0, true);
   report("n2", 2, 7, 0, true);
-  ProgressWatch watch(run(), 0, 0.02, hosts_);
+  ProgressWatch watch(run(), 0, 0.02, hosts_, "n1");
   EXPECT_FALSE(is_overdue_within(watch, 300ms)) << "its first report may be on the way";
-  EXPECT_EQ(watch.late(), std::vector<std::string>{"n3"});
+  EXPECT_EQ(watch.at_fault(), std::vector<std::string>{"n3"});
   std::filesystem::remove(board::reports_of(run()) / "n2.json");
-  EXPECT_TRUE(watch.late().empty()) << "most hosts do not report: their reports are elsewhere";
+  EXPECT_TRUE(watch.at_fault().empty()) << "this host alone reports: those of others are elsewhere";
 }
 
 }  // namespace progress_watch_test

@@ -75,7 +75,7 @@ class Supervisor {
 
   // A spare that does not pass the probe is no spare: the decision is then made again without it.
   FailoverDecision decide_with_probed_spares(const Attempt& attempt) {
-    AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress()};
+    AttemptOutcome outcome{attempt.cause, attempt.at_fault, attempt.made_progress(), attempt.silent, {}};
     for (const Suspect& each : attempt.suspects) outcome.suspects.push_back(each.host);
     std::set<std::string> fit;
     while (true) {

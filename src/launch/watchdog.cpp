@@ -47,13 +47,31 @@ std::vector<std::string> late_nodes(const board::RunStatus& status) {
 }
 
 std::vector<std::string> silent_hosts(const board::RunStatus& status, const JobHosts& hosts) {
-  if (std::ssize(status.ranks) >= status.job_ranks) return {};
-  std::set<std::string> reported;
-  for (const std::string& node : status.nodes) reported.insert(hosts.find(node).value_or(""));
-  std::vector<std::string> silent;
+  std::set<std::string> silent, reporting;
+  for (const board::LateNode& late : status.late) silent.insert(hosts.find(late.node).value_or(late.node));
+  for (const std::string& node : status.nodes) {
+    const std::string host = hosts.find(node).value_or(node);
+    if (!silent.contains(host)) reporting.insert(host);
+  }
+  const bool misses_ranks = std::ssize(status.ranks) < status.job_ranks || status.ranks.empty();
+  std::vector<std::string> found;
   for (const std::string& host : hosts.names())
-    if (!reported.contains(host)) silent.push_back(host);
-  return 2 * silent.size() < hosts.size() ? silent : std::vector<std::string>();
+    if (silent.contains(host) || (misses_ranks && !reporting.contains(host))) found.push_back(host);
+  return found;
+}
+
+std::vector<std::string> hosts_at_fault(const board::RunStatus& status, const JobHosts& hosts, std::string_view own) {
+  std::vector<std::string> at_fault;
+  for (const std::string& node : late_nodes(status)) at_fault.push_back(hosts.find(node).value_or(node));
+  const std::vector<std::string> silent = silent_hosts(status, hosts);
+  const auto is_silent = [&](const std::string& host) { return std::ranges::find(silent, host) != silent.end(); };
+  const auto own_host = hosts.find(own);
+  const bool others_report =
+      std::ranges::any_of(hosts.names(), [&](const std::string& host) { return host != own_host && !is_silent(host); });
+  if (!others_report || !std::ranges::all_of(at_fault, is_silent)) return at_fault;
+  for (const std::string& host : silent)
+    if (std::ranges::find(at_fault, host) == at_fault.end()) at_fault.push_back(host);
+  return at_fault;
 }
 
 }  // namespace athanor::launch

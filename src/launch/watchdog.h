@@ -5,6 +5,8 @@
 // command its output. docs/launch.md has the allowances as a table.
 
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "board/run_status.h"
 #include "launch/host_names.h"
@@ -68,9 +70,14 @@ class Watchdog {
 /// which of them is at fault.
 std::vector<std::string> late_nodes(const board::RunStatus& status);
 
-/// Returns the hosts from which no report of the attempt has ever come, though ranks are missing in those of the
-/// others: they are lost or frozen since their start. None if these are half of the hosts or more, as then the reports
-/// are not kept where this process looks.
+/// Returns the hosts that tell nothing of the present: no report of the attempt has ever come from them, though ranks
+/// are missing in those of the others, or the newest one is late. All of them if the board shows nothing.
 std::vector<std::string> silent_hosts(const board::RunStatus& status, const JobHosts& hosts);
+
+/// Returns the hosts that are at fault if the job stands still: those of late_nodes, and all silent ones unless a host
+/// that reports is among the former, which explains why the others wait. Silent hosts are lost or frozen only if
+/// another host than `own` reports, as else the reports of others may not reach the place where this process looks.
+/// @param own  the name of this machine.
+std::vector<std::string> hosts_at_fault(const board::RunStatus& status, const JobHosts& hosts, std::string_view own);
 
 }  // namespace athanor::launch

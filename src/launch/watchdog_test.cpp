@@ -76,5 +76,43 @@ TEST(Watchdog, TheNodesOfRanksBehindAreLateUnlessMostRanksAre) {
   EXPECT_TRUE(late_nodes(status).empty());
 }
 
+// Four nodes with a rank each. @param ages_s  of their reports, which come every five seconds; below 0: there is none.
+board::RunStatus status_of_four(const std::vector<double>& ages_s) {
+  std::vector<board::NodeReport> reports;
+  for (int rank = 0; rank < 4; ++rank) {
+    const double age_s = ages_s[static_cast<size_t>(rank)];
+    if (age_s < 0) continue;
+    board::RankReport one;
+    one.rank = rank, one.process = 10 + rank, one.state = "running", one.attempt = 1, one.phase = "forward";
+    reports.push_back({"n" + std::to_string(rank + 1), 4, 100 - age_s, 5, {one}});
+  }
+  return board::status_of(reports, {}, 100);
+}
+const JobHosts kFour({{"n1", 1}, {"n2.site.org", 1}, {"n3", 1}, {"n4", 1}});
+using Names = std::vector<std::string>;
+
+TEST(Watchdog, TwoOfFourHostsThatAreLostAtOnceAreNamed) {
+  for (const auto& ages_s : {std::vector<double>{0, 0, -1, -1}, {0, 0, 40, 40}, {0, 0, -1, 40}})
+    EXPECT_EQ(hosts_at_fault(status_of_four(ages_s), kFour, "n1"), (Names{"n3", "n4"}));
+  EXPECT_EQ(hosts_at_fault(status_of_four({0, -1, 0, -1}), kFour, "login"), (Names{"n2.site.org", "n4"}));
+}
+
+TEST(Watchdog, WhereThisHostAloneReportsNobodyIsNamed) {
+  const board::RunStatus alone = status_of_four({0, -1, -1, -1});
+  EXPECT_TRUE(hosts_at_fault(alone, kFour, "n1").empty());
+  EXPECT_EQ(silent_hosts(alone, kFour), (Names{"n2.site.org", "n3", "n4"}));
+  EXPECT_EQ(silent_hosts({}, kFour).size(), 4u);
+  EXPECT_TRUE(silent_hosts(status_of_four({0, 4, 0, 9}), kFour).empty());
+}
+
+TEST(Watchdog, ARankThatIsBehindOnAHostThatReportsExplainsMoreThanASilentHost) {
+  board::RunStatus status = status_of_four({0, 0, 0, 40});
+  status.behind.ranks = {{1, 3, "all_reduce 1 of group data"}};
+  status.behind.num_behind = 1;
+  EXPECT_EQ(hosts_at_fault(status, kFour, "n1"), Names{"n2.site.org"});
+  status.behind.ranks = {{3, 3, "all_reduce 1 of group data"}};
+  EXPECT_EQ(hosts_at_fault(status, kFour, "n1"), Names{"n4"});
+}
+
 }  // namespace watchdog_test
 }  // namespace athanor::launch
