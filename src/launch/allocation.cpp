@@ -2,24 +2,26 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <sstream>
 #include <unordered_set>
 #include <utility>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "launch/other_schedulers.h"
 
 namespace athanor::launch {
 namespace {
 
 struct SchedulerSigns {
   Scheduler scheduler;
-  const char *name, *job, *hosts, *tool, *to_get_a_job;
+  const char *name, *job, *tool, *to_get_a_job;
 };
 constexpr SchedulerSigns kSchedulers[] = {
-    {Scheduler::kSlurm, "slurm", "SLURM_JOB_ID", "SLURM_JOB_NODELIST", "sbatch", "salloc or sbatch"},
-    {Scheduler::kPbs, "pbs", "PBS_JOBID", "PBS_NODEFILE", "qsub", "qsub"},
-    {Scheduler::kLsf, "lsf", "LSB_JOBID", "LSB_HOSTS", "bsub", "bsub"},
+    {Scheduler::kSlurm, "slurm", "SLURM_JOB_ID", "sbatch", "salloc or sbatch"},
+    {Scheduler::kPbs, "pbs", "PBS_JOBID", "qsub", "qsub"},
+    {Scheduler::kLsf, "lsf", "LSB_JOBID", "bsub", "bsub"},
 };
 
 // The scheduler that `wanted` or the environment names; null for none.
@@ -54,15 +56,70 @@ std::string why_local(const std::string& wanted, const Surroundings& here) {
 }
 
 // Slurm tells the tasks of each node always, but they are the user's wish only if a number was asked for.
-void add_slots_of_slurm(std::vector<Host>& hosts, const Surroundings& here) {
-  const auto counts = here.variable("SLURM_TASKS_PER_NODE");
-  const bool asked = here.variable("SLURM_NTASKS") || here.variable("SLURM_NTASKS_PER_NODE");
+// @param suffix  that of the variables of a component: "_HET_GROUP_1"; "" in a usual job.
+void add_slots_of_slurm(std::vector<Host>& hosts, const std::string& suffix, const Surroundings& here) {
+  const std::string name = "SLURM_TASKS_PER_NODE" + suffix;
+  const auto counts = here.variable(name);
+  const bool asked = here.variable("SLURM_NTASKS" + suffix) || here.variable("SLURM_NTASKS_PER_NODE" + suffix);
   if (!counts || !asked) return;
-  const auto slots = expand_counts(*counts, "SLURM_TASKS_PER_NODE");
-  ATHANOR_CHECK(slots.size() == hosts.size(),
-                "SLURM_TASKS_PER_NODE ({}) has {} hosts, and SLURM_JOB_NODELIST has {}; unset the first",
-                printable(*counts), slots.size(), hosts.size());
+  const auto slots = expand_counts(*counts, name);
+  ATHANOR_CHECK(slots.size() == hosts.size(), "{} ({}) has {} hosts, and SLURM_JOB_NODELIST{} has {}; unset the first",
+                name, printable(*counts), slots.size(), suffix, hosts.size());
   for (size_t i = 0; i < hosts.size(); ++i) hosts[i].slots = slots[i];
+}
+
+// @param missing  "PBS_NODEFILE is not".
+std::string no_hosts_text(const std::string& sign, const std::string& missing) {
+  return fmt::format("{} is set, but {}, so the hosts of the job are not known; name them with --hostfile", sign,
+                     missing);
+}
+
+std::vector<Host> slurm_hosts(const std::string& suffix, const Surroundings& here) {
+  const std::string name = "SLURM_JOB_NODELIST" + suffix;
+  const auto list = here.variable(name);
+  ATHANOR_CHECK(list, "{}", no_hosts_text("SLURM_JOB_ID", name + " is not"));
+  std::vector<Host> hosts;
+  for (auto& host : expand_node_list(*list, name)) hosts.push_back({std::move(host), 0});
+  add_slots_of_slurm(hosts, suffix, here);
+  return hosts;
+}
+
+// How many components a heterogeneous job has; 0 in a usual job. Before Slurm 20.02 they were called packs.
+struct Components {
+  int number = 0;
+  const char* suffix = "";
+};
+Components slurm_components(const Surroundings& here) {
+  constexpr size_t kMostDigits = 4;
+  for (const auto& [size, suffix] : {std::pair("SLURM_HET_SIZE", "_HET_GROUP_"), {"SLURM_PACK_SIZE", "_PACK_GROUP_"}}) {
+    const auto text = here.variable(size);
+    if (!text) continue;
+    ATHANOR_CHECK(text->size() <= kMostDigits && text->find_first_not_of("0123456789") == text->npos,
+                  "{} is {}: expected a number of components; unset it, and name the hosts with --hostfile", size,
+                  printable(*text));
+    return {std::stoi(*text), suffix};
+  }
+  return {};
+}
+
+void take_slurm_hosts(Allocation& found, const Surroundings& here) {
+  const Components components = slurm_components(here);
+  found.hosts_from = "SLURM_JOB_NODELIST";
+  if (components.number < 2) {
+    found.hosts = slurm_hosts("", here);
+    return;
+  }
+  found.hosts_from += fmt::format(" of {} components", components.number);
+  for (int component = 0; component < components.number; ++component)
+    for (Host& host : slurm_hosts(components.suffix + std::to_string(component), here)) {
+      const auto [other, is_new] = found.component_of.try_emplace(host.name, component);
+      ATHANOR_CHECK(is_new, "{} is a host of the components {} and {} of this job; name each host once with --hostfile",
+                    host.name, other->second, component);
+      found.hosts.push_back(std::move(host));
+    }
+  const auto with_slots = std::ranges::count_if(found.hosts, [](const Host& host) { return host.slots > 0; });
+  if (with_slots < std::ssize(found.hosts))  // some component was asked for nodes, not for tasks
+    for (Host& host : found.hosts) host.slots = 0;
 }
 
 // One line for each host is what PBS writes if the number of ranks was not asked for (mpiprocs).
@@ -71,27 +128,37 @@ void forget_single_slots(std::vector<Host>& hosts) {
   for (Host& host : hosts) host.slots = 0;
 }
 
-std::vector<Host> hosts_of_job(const SchedulerSigns& signs, const Surroundings& here) {
-  const auto value = here.variable(signs.hosts);
-  ATHANOR_CHECK(value, "{} is set, but {} is not, so the hosts of the job are not known; name them with --hostfile",
-                signs.job, signs.hosts);
-  std::vector<Host> hosts;
-  if (signs.scheduler == Scheduler::kSlurm) {
-    for (auto& name : expand_node_list(*value, signs.hosts)) hosts.push_back({std::move(name), 0});
-    add_slots_of_slurm(hosts, here);
-    return hosts;
-  }
-  if (signs.scheduler == Scheduler::kPbs) {
-    ATHANOR_CHECK(std::filesystem::is_regular_file(*value),
-                  "{} is {}, and there is no such file; name one with --hostfile", signs.hosts, printable(*value));
-    hosts = parse_host_file(read_file(*value), fmt::format("{} ({})", signs.hosts, *value), RepeatedHost::kSlots);
+std::vector<Host> hosts_of_slot_file(const std::string& variable, const std::string& file) {
+  ATHANOR_CHECK(std::filesystem::is_regular_file(file), "{} is {}, and there is no such file; name one with --hostfile",
+                variable, printable(file));
+  return parse_host_file(read_file(file), fmt::format("{} ({})", variable, file), RepeatedHost::kSlots);
+}
+
+void take_pbs_hosts(Allocation& found, const Surroundings& here) {
+  const auto file = here.variable("PBS_NODEFILE");
+  ATHANOR_CHECK(file, "{}", no_hosts_text("PBS_JOBID", "PBS_NODEFILE is not"));
+  found.hosts_from = "PBS_NODEFILE";
+  found.hosts = hosts_of_slot_file(found.hosts_from, *file);
+}
+
+// LSF leaves LSB_HOSTS out if it would be long.
+void take_lsf_hosts(Allocation& found, const Surroundings& here) {
+  if (auto names = here.variable("LSB_HOSTS")) {
+    std::ranges::replace(*names, ' ', '\n');
+    found.hosts_from = "LSB_HOSTS";
+    found.hosts = parse_host_file(*names, found.hosts_from, RepeatedHost::kSlots);
+  } else if (const auto file = here.variable("LSB_DJOB_HOSTFILE")) {
+    found.hosts_from = "LSB_DJOB_HOSTFILE";
+    found.hosts = hosts_of_slot_file(found.hosts_from, *file);
+  } else if (const auto pairs = here.variable("LSB_MCPU_HOSTS")) {  // "n1 4 n2 4"
+    found.hosts_from = "LSB_MCPU_HOSTS";
+    std::istringstream words(*pairs);
+    std::string lines;
+    for (std::string host, slots; words >> host >> slots;) lines += host + " slots=" + slots + "\n";
+    found.hosts = parse_host_file(lines, found.hosts_from, RepeatedHost::kSlots);
   } else {
-    std::string lines = *value;  // names with blanks between them
-    std::ranges::replace(lines, ' ', '\n');
-    hosts = parse_host_file(lines, signs.hosts, RepeatedHost::kSlots);
+    fail<ConfigError>("{}", no_hosts_text("LSB_JOBID", "LSB_HOSTS, LSB_DJOB_HOSTFILE and LSB_MCPU_HOSTS are not"));
   }
-  forget_single_slots(hosts);
-  return hosts;
 }
 
 // Hosts of a file that are not those of the job, in which a launcher would hang or be refused.
@@ -116,6 +183,9 @@ void take_host_file(Allocation& allocation, const std::string& file, const Surro
   ATHANOR_CHECK(with_slots == 0 || with_slots == std::ssize(hosts),
                 "{}: {} of {} hosts have slots; give slots=N to all of them, or to none", file, with_slots,
                 hosts.size());
+  // The ranks of a component follow one another.
+  const auto component = [&](const Host& host) { return allocation.component(host.name); };
+  if (allocation.is_heterogeneous()) std::ranges::stable_sort(hosts, {}, component);
   allocation.hosts = std::move(hosts);
   allocation.hosts_from = file;
 }
@@ -132,6 +202,12 @@ bool Allocation::is_this_machine(const Surroundings& here) const {
   return hosts.size() == 1 && (is_same_host(hosts[0].name, here.host) || hosts[0].name == "localhost");
 }
 
+int Allocation::component(const std::string& host) const {
+  for (const auto& [name, component] : component_of)
+    if (is_same_host(name, host)) return component;
+  return 0;
+}
+
 void Allocation::keep_first(size_t number) {
   const auto end_of_used = hosts.begin() + static_cast<std::ptrdiff_t>(number);
   others.insert(others.begin(), end_of_used, hosts.end());
@@ -144,9 +220,14 @@ Allocation find_allocation(const AllocationRequest& request, const Surroundings&
     found.scheduler = signs->scheduler;
     found.job = *here.variable(signs->job);
     found.scheduler_from = fmt::format("{} is {}", signs->job, printable(found.job));
-    found.hosts = hosts_of_job(*signs, here);
-    found.hosts_from = signs->hosts;
+    switch (found.scheduler) {
+      case Scheduler::kSlurm: take_slurm_hosts(found, here); break;
+      case Scheduler::kPbs: take_pbs_hosts(found, here); break;
+      default: take_lsf_hosts(found, here);
+    }
+    if (found.scheduler != Scheduler::kSlurm) forget_single_slots(found.hosts);
   } else {
+    if (request.scheduler == "auto" && request.host_file.empty()) refuse_other_job(here);
     found.scheduler_from = why_local(request.scheduler, here);
     found.hosts = {{here.host, 0}};
     found.hosts_from = "this machine";

@@ -1,10 +1,13 @@
 #pragma once
 // What a scheduler has given to this job: which scheduler it is, its hosts, and the ranks that they have room for.
 //
-// Sources: the environment of Slurm (SLURM_JOB_ID, SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE), of PBS (PBS_JOBID and
-// PBS_NODEFILE, a line for each slot), of LSF (LSB_JOBID, LSB_HOSTS), or a host file of the user. Without a job this
-// machine is the only host. Errors: ConfigError.
+// Sources: the environment of Slurm (SLURM_JOB_ID, SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE; of a heterogeneous job
+// SLURM_HET_SIZE and these for each of its components), of PBS (PBS_JOBID and PBS_NODEFILE, a line for each slot), of
+// LSF (LSB_JOBID, and LSB_HOSTS, LSB_DJOB_HOSTFILE or LSB_MCPU_HOSTS), or a host file of the user. Without a job this
+// machine is the only host; in a job of another system that has to be asked for (launch/other_schedulers.h). Errors:
+// ConfigError.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,10 +29,14 @@ struct Allocation {
   std::vector<Host> hosts;        ///< at least one; either all have slots or none
   std::string hosts_from;         ///< "SLURM_JOB_NODELIST"
   std::vector<Host> others = {};  ///< the hosts of the job beyond those that are used
+  /// In a heterogeneous job of Slurm: the component of each host, whose order is that of `hosts`. Else empty.
+  std::map<std::string, int> component_of = {};
 
   /// Uses the first hosts only.
   void keep_first(size_t number);
 
+  bool is_heterogeneous() const { return !component_of.empty(); }
+  int component(const std::string& host) const;
   bool has_slots() const { return hosts[0].slots > 0; }
   bool is_this_machine(const Surroundings& here) const;  ///< alone
 };
@@ -41,8 +48,8 @@ struct AllocationRequest {
   std::optional<int> nodes = {};   ///< takes the first hosts
 };
 
-/// @throws ConfigError if the environment names two schedulers, if a chosen scheduler has no job here, if hosts of the
-///         file are not in the job, or if there are fewer hosts than `nodes`.
+/// @throws ConfigError if the environment names two schedulers or a job whose hosts are not read, if a chosen scheduler
+///         has no job here, if hosts of the file are not in the job, or if there are fewer hosts than `nodes`.
 Allocation find_allocation(const AllocationRequest& request, const Surroundings& here);
 
 }  // namespace athanor::launch

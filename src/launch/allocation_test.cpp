@@ -56,6 +56,58 @@ TEST_F(Allocations, AJobOfLsfHasTheWordsOfLsbHosts) {
   EXPECT_EQ(found.hosts, (std::vector<Host>{{"n1", 2}, {"n2", 2}}));
 }
 
+TEST_F(Allocations, AJobOfLsfWithoutLsbHostsHasThoseOfItsFileOrOfItsPairs) {
+  const std::vector<Host> two{{"n1", 2}, {"n2", 1}};
+  const auto file = write("slots", "n1\nn1\nn2\n").string();
+  const auto of_file = find({{"LSB_JOBID", "9"}, {"LSB_DJOB_HOSTFILE", file}, {"LSB_MCPU_HOSTS", "n7 1"}});
+  EXPECT_EQ(of_file.hosts, two);
+  EXPECT_EQ(of_file.hosts_from, "LSB_DJOB_HOSTFILE");
+  EXPECT_EQ(find({{"LSB_JOBID", "9"}, {"LSB_MCPU_HOSTS", "n1 2 n2 1"}}).hosts, two);
+  EXPECT_SAYS(refused({{"LSB_JOBID", "9"}}), "LSB_HOSTS, LSB_DJOB_HOSTFILE and LSB_MCPU_HOSTS are not, so the hosts");
+}
+
+TEST_F(Allocations, AHeterogeneousJobOfSlurmHasTheHostsOfAllItsComponents) {
+  std::map<std::string, std::string> variables{{"SLURM_JOB_ID", "7"},
+                                               {"SLURM_JOB_NODELIST", "n[1-2]"},
+                                               {"SLURM_HET_SIZE", "2"},
+                                               {"SLURM_JOB_NODELIST_HET_GROUP_0", "n[1-2]"},
+                                               {"SLURM_JOB_NODELIST_HET_GROUP_1", "g1"}};
+  const auto found = find(variables);
+  EXPECT_EQ(found.hosts, (std::vector<Host>{{"n1", 0}, {"n2", 0}, {"g1", 0}}));
+  EXPECT_EQ(found.component("g1.site"), 1);
+  EXPECT_EQ(found.hosts_from, "SLURM_JOB_NODELIST of 2 components");
+  const auto file = write("hosts", "g1\nn2\n").string();
+  EXPECT_EQ(find(variables, {.host_file = file}).hosts, (std::vector<Host>{{"n2", 0}, {"g1", 0}}));
+  variables["SLURM_NTASKS_HET_GROUP_0"] = "4", variables["SLURM_TASKS_PER_NODE_HET_GROUP_0"] = "2(x2)";
+  EXPECT_FALSE(find(variables).has_slots()) << "the other component was not asked for tasks";
+  variables["SLURM_NTASKS_HET_GROUP_1"] = "8", variables["SLURM_TASKS_PER_NODE_HET_GROUP_1"] = "8";
+  EXPECT_EQ(find(variables).hosts, (std::vector<Host>{{"n1", 2}, {"n2", 2}, {"g1", 8}}));
+  variables.erase("SLURM_JOB_NODELIST_HET_GROUP_1");
+  EXPECT_SAYS(refused(variables), "SLURM_JOB_NODELIST_HET_GROUP_1 is not, so the hosts");
+}
+
+TEST_F(Allocations, AJobOfASystemThatIsNotKnownIsNotTakenForThisMachineAlone) {
+  const std::map<std::string, std::string> flux{
+      {"FLUX_URI", "local:///run/flux"}, {"FLUX_JOB_ID", "f2"}, {"FLUX_JOB_NNODES", "2"}};
+  EXPECT_SAYS(refused(flux), "FLUX_JOB_ID is f2: this is a job of Flux with 2 nodes");
+  EXPECT_SAYS(refused({{"FLUX_URI", "local:///run/flux"}}), "an unknown number of nodes");
+  EXPECT_SAYS(refused({{"PET_NNODES", "1:4"}}), "Kubeflow with 1:4 nodes");
+  const auto file = write("pe", "n1 4 all.q <NULL>\nn2 4 all.q <NULL>\n").string();
+  for (const char* sign : {"PE_HOSTFILE", "COBALT_NODEFILE", "OAR_NODEFILE", "OMPI_MCA_orte_default_hostfile"})
+    EXPECT_SAYS(refused({{sign, file}}), "with 2 nodes, whose list of hosts is not read here");
+  EXPECT_SAYS(refused({{"COBALT_NODEFILE", "/nowhere"}}), "an unknown number of nodes");
+  // Those of one node, and of users who name what they want.
+  EXPECT_EQ(find({{"FLUX_JOB_ID", "f2"}, {"FLUX_JOB_NNODES", "1"}}).hosts.size(), 1u);
+  const auto slots = write("slots", "n1\nn1\n").string();
+  EXPECT_EQ(find({{"OAR_NODEFILE", slots}}).hosts.size(), 1u);
+  EXPECT_EQ(find(flux, {.scheduler = "local"}).hosts.size(), 1u);
+  EXPECT_EQ(find(flux, {.host_file = write("hosts", "n1\nn2\n").string()}).hosts.size(), 2u);
+  // A Flux that runs in a job of a scheduler that is known.
+  auto both = slurm_;
+  both["FLUX_URI"] = "local:///run/flux";
+  EXPECT_EQ(find(both).scheduler, Scheduler::kSlurm);
+}
+
 TEST_F(Allocations, WithoutAJobThisMachineIsTheOnlyHostAndAToolOnThePathIsNamed) {
   const auto found = find({});
   EXPECT_EQ(found.scheduler, Scheduler::kLocal);

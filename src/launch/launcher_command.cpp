@@ -237,12 +237,10 @@ void add_srun_hosts(const LaunchPlan& plan, Parts& parts, std::string& rankfile)
   parts.add({"--nodelist=" + host_words(plan, false)}, "hosts: " + plan.allocation.hosts_from);
 }
 
-void add_srun(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
-  const int num_hosts = static_cast<int>(plan.ranks.of_host.size());
-  parts.add({"--nodes=" + number(num_hosts), "--ntasks=" + number(plan.ranks.total())}, ranks_why(plan));
-  add_srun_hosts(plan, parts, rankfile);
+// @param is_node_known  the hosts are taken to be like this machine.
+void add_srun_options(const LaunchPlan& plan, bool is_node_known, Parts& parts) {
   if (!plan.launcher.pmi.empty()) parts.add({"--mpi=" + plan.launcher.pmi}, "MPI: " + plan.launcher.pmi_from);
-  if (!plan.is_node_known)
+  if (!is_node_known)
     parts.add({"--cpu-bind=sockets"}, "this machine is none of the hosts, so their cores are not known");
   else if (plan.cores.cpus.empty())
     parts.add({"--overcommit", "--cpu-bind=none"}, cores_why(plan));
@@ -256,6 +254,39 @@ void add_srun(const LaunchPlan& plan, Parts& parts, std::string& rankfile) {
   // step.
   if (plan.is_training) parts.add({"--wait=3"}, "a rank that was killed ends the others three seconds later");
   parts.add({"--disable-status"}, "a SIGINT reaches the ranks, which then save");
+}
+
+// A step of a heterogeneous job has options and a command for each of its components, with a colon between them.
+// Their nodes are of different kinds: only those of this machine's component are taken to be like it.
+void add_srun_components(const LaunchPlan& plan, const Surroundings& here, Parts& parts) {
+  const auto& hosts = plan.allocation.hosts;
+  const auto component_of = [&](size_t host) { return plan.allocation.component(hosts[host].name); };
+  const int own = plan.allocation.component(here.host);
+  for (size_t begin = 0, end = 0; begin < plan.ranks.of_host.size(); begin = end) {
+    const int component = component_of(begin);
+    std::vector<std::string> names;
+    int ranks = 0;
+    for (; end < plan.ranks.of_host.size() && component_of(end) == component; ++end) {
+      names.push_back(hosts[end].name);
+      ranks += plan.ranks.of_host[end];
+    }
+    if (begin > 0) {
+      parts.add(plan.command, "what each rank runs");
+      parts.add({":"}, "the next component of the job");
+    }
+    parts.add({fmt::format("--het-group={}", component), fmt::format("--nodes={}", end - begin),
+               "--ntasks=" + number(ranks), "--nodelist=" + join(names, ",")},
+              fmt::format("ranks and hosts of component {}: {}", component, plan.ranks.from));
+    add_srun_options(plan, plan.is_node_known && component == own, parts);
+  }
+}
+
+void add_srun(const LaunchPlan& plan, const Surroundings& here, Parts& parts, std::string& rankfile) {
+  if (plan.allocation.is_heterogeneous()) return add_srun_components(plan, here, parts);
+  const int num_hosts = static_cast<int>(plan.ranks.of_host.size());
+  parts.add({"--nodes=" + number(num_hosts), "--ntasks=" + number(plan.ranks.total())}, ranks_why(plan));
+  add_srun_hosts(plan, parts, rankfile);
+  add_srun_options(plan, plan.is_node_known, parts);
 }
 
 bool is_plain_for_shells(char c) {
@@ -284,7 +315,7 @@ LaunchCommand build_command(const LaunchPlan& plan, const Surroundings& here) {
     case Flavour::kHydra: add_hydra(plan, parts); break;
     case Flavour::kIntelMpi: add_intel_mpi(plan, parts); break;
     case Flavour::kPals: add_pals(plan, parts); break;
-    case Flavour::kSrun: add_srun(plan, parts, built.rankfile); break;
+    case Flavour::kSrun: add_srun(plan, here, parts, built.rankfile); break;
     case Flavour::kSockets:
       if (sets_threads(plan)) built.variables.emplace_back("OMP_NUM_THREADS", number(plan.cores.threads));
       break;

@@ -63,6 +63,19 @@ TEST_F(Commands, SrunGetsAMaskForEachTileOfAurora) {
 }
 
 TEST_F(Commands, HydraAndIntelMpiGetTheCoresInTheirWords) {
+TEST_F(Commands, SrunStartsEachComponentOfAHeterogeneousJobInOneStep) {
+  auto here = machine("polaris");
+  auto plan = plan_of(here, Flavour::kSrun);
+  plan.allocation.component_of = {{here.host, 0}, {"other", 1}};
+  auto built = build_command(plan, here);
+  const std::string said = shell_line(built.words());
+  EXPECT_SAYS(said, "/opt/launcher --het-group=0 --nodes=1 --ntasks=4 --nodelist=x3006c0s13b1n0 --cpus-per-task=");
+  EXPECT_SAYS(said,
+              " train run.toml --set 'a=b c' : --het-group=1 --nodes=1 --ntasks=4 --nodelist=other "
+              "--cpu-bind=sockets --export=ALL,OMP_NUM_THREADS=8 ");
+  EXPECT_TRUE(said.ends_with(" train run.toml --set 'a=b c'")) << said;
+}
+
   EXPECT_EQ(line("polaris", Flavour::kHydra),
             "-n 8 -hosts x3006c0s13b1n0:4,other:4 -bind-to "
             "user:24+25+26+27+28+29+30+31,16+17+18+19+20+21+22+23,8+9+10+11+12+13+14+15,0+1+2+3+4+5+6+7 -genv "

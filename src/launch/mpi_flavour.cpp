@@ -127,6 +127,10 @@ Launcher find_launcher(const std::string& wanted, const Allocation& allocation, 
                   join(candidates), shown_hosts(allocation.hosts), allocation.hosts_from);
     return {Flavour::kSockets, "", "", fmt::format("none of {} is on the path", join(candidates)), "", ""};
   }
+  ATHANOR_CHECK(!allocation.is_heterogeneous() || found->flavour == Flavour::kSrun,
+                "{} reaches the first component of a heterogeneous job of Slurm only, and this one has {}; take "
+                "--launcher srun",
+                found->path, allocation.hosts_from);
   if (found->flavour == Flavour::kSrun) choose_pmi(*found, here);
   return *found;
 }

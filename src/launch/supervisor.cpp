@@ -168,7 +168,8 @@ class Supervisor {
 }  // namespace
 
 std::vector<Host> usable_spares(const LaunchPlan& plan, std::optional<int> wanted) {
-  if (plan.launcher.flavour == Flavour::kSockets) return {};
+  // A rank of a heterogeneous job stays in its component.
+  if (plan.launcher.flavour == Flavour::kSockets || plan.allocation.is_heterogeneous()) return {};
   std::vector<Host> spares = plan.allocation.others;
   std::erase_if(spares, [&](const Host& host) { return host.slots > 0 && host.slots < plan.ranks.most(); });
   const auto most =
