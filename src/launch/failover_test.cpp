@@ -76,17 +76,17 @@ TEST(Failover, FollowersOfAFailureAndTheNetworkBlameNoHost) {
 }
 
 TEST(Failover, ASuspectIsSwappedUnlessThatIsNotWanted) {
-  AttemptOutcome outcome{Cause::kCrashUnknown, {"n2"}, true, {"n2"}};
+  AttemptOutcome outcome{Cause::kCrashUnknown, {"n2"}, true, {}, {"n2"}};
   const auto decision = decide_failover(state_of(), outcome, kAll);
   EXPECT_EQ(decision.next.hosts, (Hosts{"n1", "s1", "n3"}));
   EXPECT_NE(decision.reason.find("a suspect: --swap-suspects no"), std::string::npos) << decision.reason;
   FailoverLimits limits = kAll;
   limits.swaps_suspects = false;
   EXPECT_EQ(decide_failover(state_of(), outcome, limits).next.hosts, state_of().hosts);
-  outcome = {Cause::kBadNode, {"n1", "n2"}, true, {"n2"}};
+  outcome = {Cause::kBadNode, {"n1", "n2"}, true, {}, {"n2"}};
   EXPECT_EQ(decide_failover({{"n1", "n2", "n3", "n4"}, {"s1", "s2"}}, outcome, limits).next.hosts,
             (Hosts{"s1", "n2", "n3", "n4"}));
-  outcome = {Cause::kOutOfMemory, {"n2"}, true, {"n2"}};
+  outcome = {Cause::kOutOfMemory, {"n2"}, true, {}, {"n2"}};
   EXPECT_FALSE(decide_failover(state_of(), outcome, kAll).retries) << "no other node cures it";
 }
 

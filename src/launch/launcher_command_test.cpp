@@ -62,7 +62,6 @@ TEST_F(Commands, SrunGetsAMaskForEachTileOfAurora) {
   EXPECT_SAYS(said, "--export=ALL,OMP_NUM_THREADS=7 --disable-status");
 }
 
-TEST_F(Commands, HydraAndIntelMpiGetTheCoresInTheirWords) {
 TEST_F(Commands, SrunStartsEachComponentOfAHeterogeneousJobInOneStep) {
   auto here = machine("polaris");
   auto plan = plan_of(here, Flavour::kSrun);
@@ -76,6 +75,7 @@ TEST_F(Commands, SrunStartsEachComponentOfAHeterogeneousJobInOneStep) {
   EXPECT_TRUE(said.ends_with(" train run.toml --set 'a=b c'")) << said;
 }
 
+TEST_F(Commands, HydraAndIntelMpiGetTheCoresInTheirWords) {
   EXPECT_EQ(line("polaris", Flavour::kHydra),
             "-n 8 -hosts x3006c0s13b1n0:4,other:4 -bind-to "
             "user:24+25+26+27+28+29+30+31,16+17+18+19+20+21+22+23,8+9+10+11+12+13+14+15,0+1+2+3+4+5+6+7 -genv "
