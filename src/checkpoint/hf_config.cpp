@@ -1,11 +1,14 @@
 #include "checkpoint/hf_config.h"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <vector>
 
 #include "arch/inventory.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/json_members.h"
@@ -43,6 +46,9 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.only("attention_dropout", 0.0);
   members.only("partial_rotary_factor", 1.0);
   members.only("use_sliding_window", false);
+  members.only("is_causal", true);
+  members.only("is_encoder_decoder", false);
+  members.only("add_cross_attention", false);
   if (!family.sliding_window_switch) members.absent("sliding_window");
   if (!family.clips_qkv) members.absent("clip_qkv");
   members.absent("quantization_config");
@@ -52,6 +58,122 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
     problems.push_back(
         fmt::format("layer_types = {} is not supported, only \"full_attention\" in every layer", kinds->dump()));
   }
+}
+
+// Members of every configuration in `transformers` that change no logits of the families here, and those that other
+// programs leave. Members that we read, or refuse with any other value than one, are in the second list.
+const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
+                                                           "_attn_implementation",
+                                                           "_attn_implementation_autoset",
+                                                           "_flash_attn_2_enabled",
+                                                           "attn_implementation",
+                                                           "architectures",
+                                                           "auto_map",
+                                                           "bad_words_ids",
+                                                           "begin_suppress_tokens",
+                                                           "chunk_size_feed_forward",
+                                                           "cross_attention_hidden_size",
+                                                           "decoder_start_token_id",
+                                                           "diversity_penalty",
+                                                           "do_sample",
+                                                           "dtype",
+                                                           "early_stopping",
+                                                           "encoder_no_repeat_ngram_size",
+                                                           "exponential_decay_length_penalty",
+                                                           "finetuning_task",
+                                                           "forced_bos_token_id",
+                                                           "forced_eos_token_id",
+                                                           "gradient_checkpointing",
+                                                           "id2label",
+                                                           "is_decoder",
+                                                           "keep_in_fp32",
+                                                           "label2id",
+                                                           "length_penalty",
+                                                           "max_length",
+                                                           "max_window_layers",
+                                                           "min_length",
+                                                           "model_type",
+                                                           "no_repeat_ngram_size",
+                                                           "num_beam_groups",
+                                                           "num_beams",
+                                                           "num_labels",
+                                                           "num_return_sequences",
+                                                           "output_attentions",
+                                                           "output_hidden_states",
+                                                           "output_router_logits",
+                                                           "output_scores",
+                                                           "prefix",
+                                                           "pretraining_tp",
+                                                           "problem_type",
+                                                           "pruned_heads",
+                                                           "remove_invalid_values",
+                                                           "repetition_penalty",
+                                                           "return_dict",
+                                                           "return_dict_in_generate",
+                                                           "sep_token_id",
+                                                           "suppress_tokens",
+                                                           "task_specific_params",
+                                                           "temperature",
+                                                           "tf_legacy_loss",
+                                                           "tie_encoder_decoder",
+                                                           "tokenizer_class",
+                                                           "top_k",
+                                                           "top_p",
+                                                           "torch_dtype",
+                                                           "torchscript",
+                                                           "transformers_version",
+                                                           "typical_p",
+                                                           "unsloth_fixed",
+                                                           "unsloth_version",
+                                                           "use_bfloat16",
+                                                           "use_cache",
+                                                           "use_mrope"};
+const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
+                                                         "attention_bias",
+                                                         "attention_dropout",
+                                                         "bos_token_id",
+                                                         "clip_qkv",
+                                                         "decoder_sparse_step",
+                                                         "eos_token_id",
+                                                         "head_dim",
+                                                         "hidden_act",
+                                                         "hidden_size",
+                                                         "initializer_range",
+                                                         "intermediate_size",
+                                                         "is_causal",
+                                                         "is_encoder_decoder",
+                                                         "layer_types",
+                                                         "max_position_embeddings",
+                                                         "mlp_bias",
+                                                         "mlp_only_layers",
+                                                         "moe_intermediate_size",
+                                                         "norm_topk_prob",
+                                                         "num_attention_heads",
+                                                         "num_experts",
+                                                         "num_experts_per_tok",
+                                                         "num_hidden_layers",
+                                                         "num_key_value_heads",
+                                                         "num_local_experts",
+                                                         "pad_token_id",
+                                                         "partial_rotary_factor",
+                                                         "quantization_config",
+                                                         "rms_norm_eps",
+                                                         "rope_parameters",
+                                                         "rope_scaling",
+                                                         "rope_theta",
+                                                         "router_aux_loss_coef",
+                                                         "sliding_window",
+                                                         "tie_word_embeddings",
+                                                         "use_sliding_window",
+                                                         "vocab_size"};
+
+std::vector<std::string> find_unknown_members(const Json& json) {
+  std::vector<std::string> unknown;
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_null() && !kWithoutEffect.contains(key) && !kReadMembers.contains(key))
+      unknown.push_back(fmt::format("{} = {}", shown_text(key), JsonMembers::shown(value)));
+  }
+  return unknown;
 }
 
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
@@ -118,10 +240,12 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   config.model = read_model(family, json, problems);
   JsonMembers members(json, problems);
   config.bos_token_id = members.token_id("bos_token_id", family.default_bos);
-  config.eos_token_id = members.token_id("eos_token_id", family.default_eos);
+  config.eos_token_ids =
+      members.token_ids("eos_token_id", family.default_eos ? std::vector{*family.default_eos} : std::vector<int64_t>());
   config.pad_token_id = members.token_id("pad_token_id", family.default_pad);
   config.router_aux_loss_coef = members.number("router_aux_loss_coef", family.default_aux_loss_coef);
   refuse_what_we_do_not_compute(family, json, problems);
+  config.unknown_members = find_unknown_members(json);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", where, join(problems, "; "));
@@ -130,9 +254,18 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
 
 HfConfig read_hf_config(const std::filesystem::path& path) { return parse_hf_config(read_file(path), path.string()); }
 
+void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path& folder) {
+  if (config.unknown_members.empty()) return;
+  log::warn(
+      "{}: config.json has members that are not read, and that may change what its authors' code computes: {}; compare "
+      "a text with theirs",
+      folder.string(), join_first(config.unknown_members, 8, ", "));
+}
+
 std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   const auto& m = config.model;
   const auto optional = [](const std::optional<int64_t>& id) { return id ? Json(*id) : Json(); };
+  const auto& ends = config.eos_token_ids;
   const Family& family = family_of(m);
   const char* dtype_text = dtype == Dtype::kBF16 ? "bfloat16" : "float32";
   Json json{
@@ -154,7 +287,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
       {"torch_dtype", dtype_text},  // version 4
       {"dtype", dtype_text},        // version 5
       {"bos_token_id", optional(config.bos_token_id)},
-      {"eos_token_id", optional(config.eos_token_id)},
+      {"eos_token_id", ends.size() > 1 ? Json(ends) : optional(config.eos_token_id())},
       {"pad_token_id", optional(config.pad_token_id)},
   };
   write_hf_rope(m, json);

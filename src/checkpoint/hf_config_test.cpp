@@ -68,9 +68,29 @@ TEST(HfConfig, OlmoeOfTransformers5IsRead) {
   EXPECT_EQ(m.rms_norm_eps, 1e-5);
   EXPECT_EQ(m.clip_qkv, 0);
   EXPECT_FALSE(m.tie_word_embeddings);
-  EXPECT_EQ(config.eos_token_id, 50279);
+  EXPECT_EQ(config.eos_token_id(), 50279);
   EXPECT_EQ(config.pad_token_id, 1);
   EXPECT_FALSE(config.bos_token_id.has_value());
+}
+
+TEST(HfConfig, SeveralEndsOfTextAreAllReadAndEachIsAToken) {
+  auto json = olmoe();
+  json["eos_token_id"] = {50279, 7};
+  EXPECT_EQ(parse(json).eos_token_ids, (std::vector<int64_t>{50279, 7}));
+  EXPECT_EQ(parse_hf_config(hf_config_text(parse(json), Dtype::kBF16), "x").eos_token_ids,
+            (std::vector<int64_t>{50279, 7}));
+  EXPECT_SAYS(refusal(olmoe(), {{"eos_token_id", {50279, "x"}}}), "eos_token_id is [50279,\"x\"], expected a token id");
+  EXPECT_SAYS(refusal(olmoe(), {{"bos_token_id", {1, 2}}}), "bos_token_id is [1,2], expected one token id");
+}
+
+TEST(HfConfig, WhatChangesAResultIsRefusedOrNamedAndWhatDoesNotIsPassedOver) {
+  EXPECT_SAYS(refusal(olmoe(), {{"is_causal", false}}), "is_causal = false is not supported");
+  EXPECT_SAYS(refusal(olmoe(), {{"is_encoder_decoder", true}}), "is_encoder_decoder = true");
+  for (const auto& json : {olmoe(), qwen3_moe(), llama()}) EXPECT_TRUE(parse(json).unknown_members.empty());
+  auto json = llama();
+  json["logit_scale"] = 0.5;
+  json["gone"] = nullptr;
+  EXPECT_EQ(parse(json).unknown_members, std::vector<std::string>{"logit_scale = 0.5"});
 }
 
 TEST(HfConfig, RopeThetaIsReadWhereverAVersionPutIt) {
@@ -163,11 +183,11 @@ TEST(HfConfig, WhatIsWrittenIsReadBackEqual) {
   config.model.rope_theta = 12345.5;
   config.model.norm_topk_prob = true;
   config.model.num_key_value_heads = 4;
-  config.eos_token_id = 3;
+  config.eos_token_ids = {3};
   config.router_aux_loss_coef = 0.002;
   const auto again = parse_hf_config(hf_config_text(config, Dtype::kBF16), "x");
   EXPECT_EQ(again.model, config.model);
-  EXPECT_EQ(again.eos_token_id, 3);
+  EXPECT_EQ(again.eos_token_id(), 3);
   EXPECT_FALSE(again.pad_token_id.has_value());
   EXPECT_EQ(again.router_aux_loss_coef, 0.002);
 

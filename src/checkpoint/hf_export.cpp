@@ -145,15 +145,24 @@ void refuse_beyond_family(const HfConfig& config) {
       join(beyond), config.model.family, family_of(config.model).architecture);
 }
 
+/// Writes what the model's folder had; the tokens that end a text are the model's own if training has changed them.
 void write_generation_config(const fs::path& folder, const HfConfig& config) {
+  const auto eos = config.eos_token_id();
   nlohmann::json json{{"_from_model_config", true}};
-  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
-  if (config.eos_token_id) {
-    json["eos_token_id"] = *config.eos_token_id;
-    // generate() needs one, and warns if it is missing
-    json["pad_token_id"] = config.pad_token_id.value_or(*config.eos_token_id);
+  if (!config.generation.text.empty()) {
+    json = nlohmann::json::parse(config.generation.text);
+    const auto& there = config.generation.eos_token_ids;
+    if (!eos || there.empty() || std::ranges::find(there, *eos) != there.end())
+      return write_file_atomically(folder / kHfGenerationName, config.generation.text);
   }
-  write_file_atomically(folder / "generation_config.json", json.dump(2) + "\n");
+  if (config.bos_token_id) json["bos_token_id"] = *config.bos_token_id;
+  if (eos) {
+    json["eos_token_id"] =
+        config.eos_token_ids.size() > 1 ? nlohmann::json(config.eos_token_ids) : nlohmann::json(*eos);
+    // generate() needs one, and warns if it is missing
+    json["pad_token_id"] = config.pad_token_id.value_or(*eos);
+  }
+  write_file_atomically(folder / kHfGenerationName, json.dump(2) + "\n");
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include "base/testing/folder_test.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_kept.h"
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/testing/thread_team.h"
 
@@ -38,7 +39,7 @@ HfConfig small_model(bool moe, bool tied = false) {
   m.num_experts_per_tok = moe ? 2 : 0;
   m.vocab_size = 11;
   m.tie_word_embeddings = tied;
-  config.eos_token_id = 2;
+  config.eos_token_ids = {2};
   return config;
 }
 
@@ -270,15 +271,109 @@ TEST_F(HfFolderTest, IntegerWeightsAreRefused) {
   EXPECT_SAYS(open_refusal(), "lm_head.weight is I32, expected F32, BF16, F16 or F64");
 }
 
-TEST_F(HfFolderTest, ATiedModelHasNoOutputLayerAndMayBringOne) {
+TEST_F(HfFolderTest, ATiedModelIsWrittenWithoutAnOutputLayer) {
   write(small_model(false, true), {.dtype = Dtype::kF32});
   EXPECT_FALSE(SafetensorsFile::open(path_ / kHfWeightsName).tensors().contains("lm_head.weight"));
+}
+
+// As in transformers 5.24: the tensors decide.
+class TiedFolder : public HfFolderTest {
+ protected:
+  void tie() {
+    auto json = Json::parse(read_file(path_ / kHfConfigName));
+    json["tie_word_embeddings"] = true;
+    write_raw(path_ / kHfConfigName, json.dump());
+  }
+  std::vector<float> read(const HfFolder& folder, const std::string& name) const {
+    std::vector<float> values(11 * 8);
+    folder.read(name, values.data());
+    return values;
+  }
+  const std::vector<float> embedding_ = values_of({"model.embed_tokens.weight", {11, 8}, Role::kEmbedding, -1, {}});
+  const std::vector<float> head_ = values_of({"lm_head.weight", {11, 8}, Role::kOutput, -1, {}});
+};
+
+TEST_F(TiedFolder, AnOutputLayerWithOtherValuesIsOneOfItsOwn) {
+  write(small_model(false), {.dtype = Dtype::kF32});
+  tie();
+  const HfFolder folder = HfFolder::open(path_);
+  EXPECT_FALSE(folder.model().tie_word_embeddings);
+  EXPECT_EQ(read(folder, "lm_head.weight"), head_);
+  EXPECT_EQ(read(folder, "model.embed_tokens.weight"), embedding_);
+}
+
+TEST_F(TiedFolder, AnOutputLayerThatEqualsTheEmbeddingIsTheEmbedding) {
+  export_hf_folder(path_, small_model(false),
+                   [this](const ParameterSpec& parameter) {
+                     buffer_ = parameter.name == "lm_head.weight" ? embedding_ : values_of(parameter);
+                     return std::span<const float>(buffer_);
+                   },
+                   {.dtype = Dtype::kF32});
+  tie();
+  EXPECT_TRUE(HfFolder::open(path_).model().tie_word_embeddings);
+}
+
+TEST_F(TiedFolder, AnOutputLayerAloneIsTheEmbeddingToo) {
+  write(small_model(false), {.dtype = Dtype::kF32});
+  rewrite([](TensorSpec& spec) { return spec.name != "model.embed_tokens.weight"; });
+  EXPECT_SAYS(open_refusal(), "model.embed_tokens.weight is missing");
+  tie();
+  const HfFolder folder = HfFolder::open(path_);
+  EXPECT_TRUE(folder.model().tie_word_embeddings);
+  EXPECT_EQ(read(folder, "model.embed_tokens.weight"), head_);
+}
+
+TEST_F(TiedFolder, AnIndexMayListAnOutputLayerThatNobodyStored) {
+  write(small_model(false, true), {.dtype = Dtype::kF32, .max_shard_bytes = 600});
+  auto index = Json::parse(read_file(path_ / kHfIndexName));
+  const std::string other = index["weight_map"]["model.embed_tokens.weight"];
+  for (const std::string& file : {other, std::string("gone.safetensors")}) {
+    index["weight_map"]["lm_head.weight"] = file;
+    write_raw(path_ / kHfIndexName, index.dump());
+    EXPECT_TRUE(HfFolder::open(path_).model().tie_word_embeddings) << file;
+  }
+}
+
+TEST_F(HfFolderTest, WhatTheFolderTellsAboutTokensIsWrittenBack) {
+  HfConfig config = small_model(false);
+  config.bos_token_id = 1;
+  config.pad_token_id = 0;
+  config.eos_token_ids = {2, 5};
+  write(config);
+  EXPECT_EQ(read_hf_config(path_ / kHfConfigName).eos_token_ids, (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(Json::parse(read_file(path_ / kHfGenerationName))["eos_token_id"], Json({2, 5}));
+
   fs::remove_all(path_);
-  write(small_model(false, false), {.dtype = Dtype::kF32});
-  auto json = Json::parse(read_file(path_ / kHfConfigName));
-  json["tie_word_embeddings"] = true;
-  write_raw(path_ / kHfConfigName, json.dump());
-  HfFolder::open(path_);
+  config.generation = parse_hf_generation(R"({"eos_token_id": [2, 7], "temperature": 0.6, "do_sample": true})", "g");
+  EXPECT_EQ(config.generation.settings, (std::vector<std::string>{"do_sample = true", "temperature = 0.6"}));
+  write(config);
+  EXPECT_EQ(read_file(path_ / kHfGenerationName), config.generation.text) << "as it was";
+
+  fs::remove_all(path_);
+  config.eos_token_ids = {3};  // training data end with another token
+  write(config);
+  const auto written = Json::parse(read_file(path_ / kHfGenerationName));
+  EXPECT_EQ(written["eos_token_id"], 3);
+  EXPECT_EQ(written["temperature"], 0.6);
+}
+
+TEST_F(HfFolderTest, ARunKeepsWhatTheFolderOfItsModelTells) {
+  HfConfig config = small_model(false);
+  config.bos_token_id = 1;
+  config.pad_token_id = 0;
+  config.eos_token_ids = {2, 5};
+  config.generation.text = R"({"top_p":0.9})";
+  keep_hf_settings(config, folder_);
+  HfConfig of_run;
+  of_run.eos_token_ids = {5};
+  add_kept_settings(folder_, of_run);
+  EXPECT_EQ(of_run.bos_token_id, 1);
+  EXPECT_EQ(of_run.pad_token_id, 0);
+  EXPECT_EQ(of_run.eos_token_ids, config.eos_token_ids);
+  EXPECT_EQ(of_run.generation.text, config.generation.text);
+  of_run.eos_token_ids = {7};
+  add_kept_settings(folder_, of_run);
+  EXPECT_EQ(of_run.eos_token_ids, std::vector<int64_t>{7}) << "its own end is not among them";
 }
 
 TEST_F(HfFolderTest, AnIndexThatLiesIsRefused) {
@@ -328,12 +423,12 @@ TEST_F(HfFolderTest, TheTokenizerComesAlongWithTheNameOfItsEndOfText) {
 TEST_F(HfFolderTest, ATokenizerOfAnotherModelIsRefusedAndNothingIsLeft) {
   write_raw(folder_ / "tokenizer.json", kTokenizer);
   auto config = small_model(false);
-  config.eos_token_id = 7;
+  config.eos_token_ids = {7};
   const auto refusal = [&] {
     return message_of<CheckpointError>([&] { write(config, {.tokenizer = folder_ / "tokenizer.json"}); });
   };
   EXPECT_SAYS(refusal(), "no token with id 7, the model's eos_token");
-  config.eos_token_id = 1;
+  config.eos_token_ids = {1};
   config.model.vocab_size = 2;
   EXPECT_SAYS(refusal(), "token \"<|endoftext|>\" has id 2, beyond the model's vocab_size 2");
   EXPECT_EQ(std::distance(fs::directory_iterator(folder_), {}), 1);

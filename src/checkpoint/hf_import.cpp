@@ -1,6 +1,8 @@
 #include "checkpoint/hf_import.h"
 
 #include <algorithm>
+#include <cstring>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -29,9 +31,26 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
   return files;
 }
 
+constexpr const char* kEmbedding = "model.embed_tokens.weight";
+constexpr const char* kOutput = "lm_head.weight";
+
 /// Accepts buffers that older versions stored and every version can compute, and an output layer that is the embedding.
 bool may_be_ignored(const std::string& name, const ModelConfig& model) {
-  return name.ends_with(".rotary_emb.inv_freq") || (model.tie_word_embeddings && name == "lm_head.weight");
+  return name.ends_with(".rotary_emb.inv_freq") || (model.tie_word_embeddings && name == kOutput);
+}
+
+/// Returns true if two tensors of the same shape have the same values, bit by bit in fp32.
+bool have_same_values(const SafetensorsFile& file_a, const std::string& a, const SafetensorsFile& file_b,
+                      const std::string& b, int64_t count) {
+  constexpr int64_t kBlock = 1 << 20;
+  std::vector<float> of_a(kBlock), of_b(kBlock);
+  for (int64_t first = 0; first < count; first += kBlock) {
+    const auto length = static_cast<size_t>(std::min(kBlock, count - first));
+    file_a.read_floats(a, first, std::span(of_a).first(length));
+    file_b.read_floats(b, first, std::span(of_b).first(length));
+    if (std::memcmp(of_a.data(), of_b.data(), length * sizeof(float)) != 0) return false;
+  }
+  return true;
 }
 
 }  // namespace
@@ -53,8 +72,10 @@ HfFolder HfFolder::open(const fs::path& folder) {
                            folder.string(), kHfConfigName);
   HfFolder opened;
   opened.config_ = read_hf_config(folder / kHfConfigName);
-  opened.parameters_ = make_inventory(opened.config_.model);
+  opened.config_.generation = read_hf_generation(folder);
   opened.open_files(folder);
+  opened.settle_output_layer();
+  opened.parameters_ = make_inventory(opened.config_.model);
   opened.locate_parameters(folder.string());
   return opened;
 }
@@ -71,27 +92,51 @@ void HfFolder::open_files(const fs::path& folder) {
     fail<CheckpointError>("{}: has neither {} nor {}{}", folder.string(), kHfWeightsName, kHfIndexName,
                           pickled ? "; pytorch_model.bin is not read, save it again with safe_serialization=True" : "");
   }
+  // The index of a tied model may list an output layer that is not stored.
+  const auto may_lack = [&](const std::string& tensor) { return may_be_ignored(tensor, config_.model); };
   for (const auto& [name, tensors] : names) {
+    if (!fs::exists(folder / name) && !tensors.empty() && std::ranges::all_of(tensors, may_lack)) continue;
     ATHANOR_CHECK_CHECKPOINT(fs::exists(folder / name), "{}: the file {} is missing, which {} names", folder.string(),
                              name, kHfIndexName);
     const auto& file = files_.emplace(name, SafetensorsFile::open(folder / name)).first->second;
-    for (const auto& tensor : tensors) file.entry(tensor);  // throws if the index is wrong
+    for (const auto& tensor : tensors) {
+      if (!may_lack(tensor)) file.entry(tensor);  // throws if the index is wrong
+    }
     for (const auto& [tensor, entry] : file.tensors()) {
-      ATHANOR_CHECK_CHECKPOINT(stored_.emplace(tensor, Stored{&file}).second, "{}: tensor {} is in two files",
+      ATHANOR_CHECK_CHECKPOINT(stored_.emplace(tensor, Stored{&file, tensor}).second, "{}: tensor {} is in two files",
                                folder.string(), tensor);
     }
   }
 }
 
-const SafetensorsFile* HfFolder::claim(const std::string& name, const Shape& shape,
-                                       std::vector<std::string>& problems) {
+void HfFolder::settle_output_layer() {
+  const auto output = stored_.find(kOutput);
+  if (!config_.model.tie_word_embeddings || output == stored_.end()) return;
+  const auto embedding = stored_.find(kEmbedding);
+  if (embedding == stored_.end()) {
+    auto both = stored_.extract(output);
+    both.key() = kEmbedding;
+    stored_.insert(std::move(both));
+    return;
+  }
+  const Stored &a = embedding->second, &b = output->second;
+  const auto &entry = a.file->entry(a.tensor), &other = b.file->entry(b.tensor);
+  const bool readable =
+      widen_to_float(entry.dtype, nullptr, 0, nullptr) && widen_to_float(other.dtype, nullptr, 0, nullptr);
+  if (entry.shape != other.shape || !readable) return;  // the embedding is checked later, and the other one is not read
+  config_.model.tie_word_embeddings =
+      have_same_values(*a.file, a.tensor, *b.file, b.tensor, num_elements(entry.shape).value_or(0));
+}
+
+const HfFolder::Stored* HfFolder::claim(const std::string& name, const Shape& shape,
+                                        std::vector<std::string>& problems) {
   const auto found = stored_.find(name);
   if (found == stored_.end()) {
     problems.push_back(name + " is missing");
     return nullptr;
   }
   found->second.used = true;
-  const auto& entry = found->second.file->entry(name);
+  const auto& entry = found->second.file->entry(found->second.tensor);
   if (entry.shape != shape) {
     problems.push_back(fmt::format("{} has shape {}, expected {}", name, shape_text(entry.shape), shape_text(shape)));
     return nullptr;
@@ -100,7 +145,7 @@ const SafetensorsFile* HfFolder::claim(const std::string& name, const Shape& sha
     problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, dtype_name(entry.dtype)));
     return nullptr;
   }
-  return found->second.file;
+  return &found->second;
 }
 
 HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<std::string>& problems) {
@@ -108,16 +153,16 @@ HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<s
   located.num_elements = parameter.num_elements();
   const auto fused = hf_fused_tensor(parameter);
   if (stored_.contains(fused.tensor.name)) {
-    const auto* file = claim(fused.tensor.name, fused.tensor.shape, problems);
+    const auto* stored = claim(fused.tensor.name, fused.tensor.shape, problems);
     const int64_t count = parameter.shape[1] * parameter.shape[2];
-    for (int64_t e = 0; file && e < parameter.shape[0]; ++e) {
-      located.segments.push_back({file, fused.tensor.name, fused.first + e * fused.stride, count});
+    for (int64_t e = 0; stored && e < parameter.shape[0]; ++e) {
+      located.segments.push_back({stored->file, stored->tensor, fused.first + e * fused.stride, count});
     }
     return located;
   }
   for (auto& tensor : hf_tensors(parameter)) {
-    const auto* file = claim(tensor.name, tensor.shape, problems);
-    located.segments.push_back({file, std::move(tensor.name), 0, *num_elements(tensor.shape)});
+    const auto* stored = claim(tensor.name, tensor.shape, problems);
+    if (stored) located.segments.push_back({stored->file, stored->tensor, 0, *num_elements(tensor.shape)});
   }
   return located;
 }

@@ -15,7 +15,9 @@ namespace athanor {
 
 class HfFolder {
  public:
-  /// Opens the folder and checks everything except the weights' values.
+  /// Opens the folder and checks everything except the weights' values. Where config.json ties the output layer to the
+  /// embedding, the stored tensors decide, as in transformers 5: an lm_head.weight with other values is an output layer
+  /// of its own (both are read to compare them), and one without an embedding is both.
   /// @throws CheckpointError that names missing, unexpected and mis-shaped tensors together (many are cut off with "and
   /// N more"), or the damaged file.
   static HfFolder open(const std::filesystem::path& folder);
@@ -43,21 +45,24 @@ class HfFolder {
     std::vector<Segment> segments;
   };
 
+  struct Stored {
+    const SafetensorsFile* file;
+    std::string tensor;  // its name in the file
+    bool used = false;
+  };
+
   HfFolder() = default;
   void open_files(const std::filesystem::path& folder);
+  void settle_output_layer();
   void locate_parameters(const std::string& where);
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
-  /// Returns the file that holds the tensor and marks the tensor as used; null, with a problem added, if it is missing
+  /// Returns where the tensor is, and marks it as used; null, with a problem added, if it is missing
   /// or does not fit.
-  const SafetensorsFile* claim(const std::string& name, const Shape& shape, std::vector<std::string>& problems);
+  const Stored* claim(const std::string& name, const Shape& shape, std::vector<std::string>& problems);
 
   HfConfig config_;
   std::vector<ParameterSpec> parameters_;
   std::map<std::string, SafetensorsFile> files_;
-  struct Stored {
-    const SafetensorsFile* file;
-    bool used = false;
-  };
   std::map<std::string, Stored> stored_;
   std::map<std::string, Located> located_;
 };

@@ -43,7 +43,7 @@ std::string config_text(const Json& tokenizer, const std::string& where, const H
     ATHANOR_CHECK_CHECKPOINT(json.contains(key), "{}: has no token with id {}, the model's {}", where, *wanted, key);
   };
   name("bos_token", config.bos_token_id);
-  name("eos_token", config.eos_token_id);
+  name("eos_token", config.eos_token_id());
   name("pad_token", config.pad_token_id);
   return json.dump(2) + "\n";
 }
@@ -80,7 +80,7 @@ std::string tokenizer_file_name(const fs::path& tokenizer) {
 }
 
 void copy_tokenizer_settings(const fs::path& from_folder, const fs::path& to_folder) {
-  for (const char* name : {kTokenizerConfig, "special_tokens_map.json", "chat_template.jinja"}) {
+  for (const char* name : {kTokenizerConfig, "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"}) {
     if (fs::is_regular_file(from_folder / name)) write_file_atomically(to_folder / name, read_file(from_folder / name));
   }
 }

@@ -16,7 +16,7 @@ std::filesystem::path find_tokenizer_file(const std::filesystem::path& folder);
 std::string tokenizer_file_name(const std::filesystem::path& tokenizer);
 
 /// Copies the files in the tokenizer's folder that `transformers` needs to use it as before, if they exist:
-/// tokenizer_config.json, special_tokens_map.json, chat_template.jinja.
+/// tokenizer_config.json, special_tokens_map.json, added_tokens.json, chat_template.jinja.
 void copy_tokenizer_settings(const std::filesystem::path& from_folder, const std::filesystem::path& to_folder);
 
 /// Copies `tokenizer` into `folder` under the name of tokenizer_file_name, with its settings. If there is no

@@ -79,16 +79,28 @@ class JsonMembers {
     complain(key, *value, "a list of whole numbers");
     return {};
   }
-  /// Returns a token id, the first one of a list; `fallback` if there is no such member; none if it is null, negative
-  /// or wrong.
+  /// Returns a token id; `fallback` if there is no such member; none if it is null, negative or wrong.
   std::optional<int64_t> token_id(const char* key, std::optional<int64_t> fallback) {
+    const auto ids = token_ids(key, fallback ? std::vector<int64_t>{*fallback} : std::vector<int64_t>());
+    if (ids.size() < 2) return ids.empty() ? std::nullopt : std::optional(ids.front());
+    complain(key, *find(key), "one token id");
+    return std::nullopt;
+  }
+  /// Returns token ids: of a number or a list of numbers, without the negative ones; `fallback` if there is no such
+  /// member.
+  std::vector<int64_t> token_ids(const char* key, std::vector<int64_t> fallback) {
     if (!object_.contains(key)) return fallback;
     const auto* value = find(key);
-    if (value && value->is_array() && !value->empty()) value = &value->front();
-    if (!value || (value->is_number_integer() && *value < 0)) return std::nullopt;
-    if (value->is_number_integer() && *value <= kMaxSize) return value->get<int64_t>();
-    complain(key, *value, "a token id or a list of them");
-    return std::nullopt;
+    if (!value) return {};
+    std::vector<int64_t> ids;
+    for (const auto& id : value->is_array() ? *value : nlohmann::json::array({*value})) {
+      if (!id.is_number_integer() || id > kMaxSize) {
+        complain(key, *value, "a token id or a list of them");
+        return {};
+      }
+      if (id >= 0) ids.push_back(id.get<int64_t>());
+    }
+    return ids;
   }
 
   /// Adds the problem "KEY is VALUE, expected EXPECTED".

@@ -203,7 +203,9 @@ std::vector<std::string> resolve_model_from(RunConfig& config) {
   ATHANOR_CHECK_CHECKPOINT(std::filesystem::is_directory(folder), "model.from: there is no folder {}", given.from);
   ATHANOR_CHECK_CHECKPOINT(is_hf_folder(folder), "model.from: {} is not a folder of transformers: it has no {}",
                            given.from, kHfConfigName);
-  const ModelConfig there = read_hf_config(folder / kHfConfigName).model;
+  ModelConfig there = read_hf_config(folder / kHfConfigName).model;
+  // The stored tensors tell whether the output layer is the embedding.
+  if (there.tie_word_embeddings && has_weights(folder)) there = HfFolder::open(folder).model();
   const auto values = fields_of(given), values_there = fields_of(there);
   const auto& allowed = config.checkpoint.allow_model_change;
   std::vector<std::string> taken, lines;

@@ -8,9 +8,12 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "base/text_template_json.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_kept.h"
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/strict_json.h"
 #include "config/toml_reader.h"
 
 namespace athanor {
@@ -30,6 +33,15 @@ void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, 
                            tokenizer.string(), where, found, expected.get<std::string>());
 }
 
+// The file of a model that a run wrote, or the state of a checkpoint, tells it; without the key there is nothing.
+TextTemplate template_of(const nlohmann::json& state, const std::string& where) {
+  if (!state.is_object() || !state.contains(kTextTemplateKey)) return {};
+  const auto around = parse_text_template(state[kTextTemplateKey]);
+  ATHANOR_CHECK_CHECKPOINT(around, "{}: {} is {}, which is no template; take another checkpoint", where,
+                           kTextTemplateKey, shown_text(state[kTextTemplateKey].dump()));
+  return *around;
+}
+
 // Notes where in the run the weights were made, as far as `state` tells.
 void note_position(const nlohmann::json& state, ModelSource& source) {
   if (!state.is_object()) return;
@@ -45,6 +57,7 @@ ModelSource from_hf_folder(const fs::path& path) {
     const auto progress = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
     check_tokenizer(progress, find_tokenizer_file(path), path.string());
     note_position(progress, source);
+    source.text_template = template_of(progress, file.string());
   }
   source.config = folder->config();
   source.tokenizer = find_tokenizer_file(path);
@@ -66,8 +79,11 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
   source.config.router_aux_loss_coef = run.moe.router_aux_loss_coef;
   source.config.router_bias = read_router_rows(state, kRouterBias, run.model, where);
   if (state.contains("eos_id") && state["eos_id"].is_number_integer())
-    source.config.eos_token_id = state["eos_id"].get<int64_t>();
-  source.tokenizer = find_tokenizer_file(checkpoint->folder().parent_path().parent_path());
+    source.config.eos_token_ids = {state["eos_id"].get<int64_t>()};
+  source.text_template = template_of(state, where);
+  const fs::path run_folder = checkpoint->folder().parent_path().parent_path();
+  add_kept_settings(run_folder, source.config);
+  source.tokenizer = find_tokenizer_file(run_folder);
   check_tokenizer(state, source.tokenizer, checkpoint->folder().string());
   note_position(state, source);
   source.folder = checkpoint->folder();
@@ -133,7 +149,9 @@ ModelSource open_source(const fs::path& path, bool verify) {
 }  // namespace
 
 ModelSource open_model_source(const fs::path& path) {
-  return with_io_errors([&] { return open_source(path, /*verify=*/true); });
+  ModelSource source = with_io_errors([&] { return open_source(path, /*verify=*/true); });
+  warn_of_unknown_members(source.config, source.folder);
+  return source;
 }
 
 ModelSource open_verified_source(const fs::path& folder) {

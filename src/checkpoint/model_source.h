@@ -7,12 +7,16 @@
 #include <span>
 #include <string>
 
+#include "base/text_template.h"
 #include "checkpoint/hf_config.h"
 
 namespace athanor {
 
 struct ModelSource {
-  HfConfig config;                  ///< the model, its router bias, and its end-of-document token if one is known
+  HfConfig config;  ///< the model, its router bias, and the tokens that end texts as far as they are known
+  /// What stands around the texts that the model was trained on here; none for a folder from elsewhere, whose tokenizer
+  /// tells it.
+  std::optional<TextTemplate> text_template;
   std::filesystem::path tokenizer;  ///< tokenizer.json or tokenizer.model; empty if there is none
   std::filesystem::path folder;     ///< the checkpoint or `transformers` folder that the weights are in
   std::string description;          ///< "checkpoint runs/tiny/checkpoints/step-00000500"

@@ -44,6 +44,7 @@ struct GenerateArguments {
   std::string dtype = "bfloat16";
   std::string device = "auto";  ///< as train.device
   bool json = false;            ///< print a JSON object for each prompt, with token ids
+  bool special_tokens = true;   ///< put around each prompt what the tokenizer, or the training data, have there
 };
 
 struct EvalArguments {

@@ -97,6 +97,12 @@ void print_selection(const SelectionOptions& selection) {
   for (const auto& text : selection.drop) fmt::print("  drop: {}\n", printable(text));
 }
 
+std::string shown_ids(const Tokenizer& tokenizer, const std::vector<uint32_t>& ids) {
+  std::vector<std::string> shown;
+  for (const uint32_t id : ids) shown.push_back(shown_id(id, shown_token(tokenizer, id)));
+  return shown.empty() ? "nothing" : join(shown, " ");
+}
+
 void info(const InfoArguments& arguments) {
   const fs::path folder = arguments.folder;
   const auto manifest = read_data_manifest(folder);
@@ -119,6 +125,13 @@ void info(const InfoArguments& arguments) {
   fmt::print("  left over: {} tokens, too few for an instance\n", shown_count(manifest.remainder_tokens));
   fmt::print("  tokenizer: {}, {} tokens; a document ends with {}\n", manifest.tokenizer_file,
              shown_count(manifest.vocab_size), shown_id(manifest.eos_id, eos));
+  if (const auto& around = manifest.text_template; !around.empty())
+    fmt::print("  around each document: {} before, {} after\n", shown_ids(tokenizer, around.before),
+               shown_ids(tokenizer, around.after));
+  if (manifest.split_special_tokens) fmt::print("  the texts of special tokens in documents were read as text\n");
+  if (manifest.special_token_documents > 0)
+    fmt::print("  documents with the text of a special token, which became that token: {}\n",
+               shown_count(manifest.special_token_documents));
   fmt::print("  text: {} ({:.2f} bytes a token)\n", shown_bytes(static_cast<uint64_t>(manifest.text_bytes)),
              static_cast<double>(manifest.text_bytes) / static_cast<double>(std::max<int64_t>(1, manifest.tokens)));
   print_selection(manifest.selection);

@@ -61,7 +61,8 @@ void add_generate_command(CLI::App& app) {
       ->capture_default_str();
   command
       ->add_option("--max-new-tokens", arguments->max_new_tokens,
-                   "The most tokens to add; an end-of-document token ends the text earlier")
+                   "The most tokens to add; a token that ends texts (eos_token_id of generation_config.json or "
+                   "config.json) ends the text earlier")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 30))
       ->capture_default_str();
   command
@@ -84,6 +85,10 @@ void add_generate_command(CLI::App& app) {
                    "parallelism.key=value: how ranks share the model; may be repeated. By default each rank of a job "
                    "has the whole model, and they share the prompts")
       ->allow_extra_args(false);
+  command->add_flag(
+      "!--no-special-tokens", arguments->special_tokens,
+      "Put no tokens around the prompt. By default those of the training data, or those that the tokenizer "
+      "of a folder from elsewhere asks for (BOS)");
   command->add_flag("--json", arguments->json,
                     "A JSON object on a line for each prompt: prompt, token ids, text, and whether an end-of-document "
                     "token or which stop string ended it");

@@ -37,6 +37,10 @@ void print_summary(const PrepareOptions& options, const DataManifest& manifest, 
                manifest.dtype, split.files.size(), split.files.size() == 1 ? "" : "s");
   }
   fmt::print("  left over: {} tokens, too few for an instance\n", count(manifest.remainder_tokens));
+  if (manifest.special_token_documents > 0) {
+    fmt::print("  {} documents have the text of a special token, which became that token (--split-special-tokens)\n",
+               count(manifest.special_token_documents));
+  }
   if (!manifest.skipped.empty()) fmt::print("  skipped: {}\n", describe_skips(manifest.skipped));
   if (options.documents.selection) {
     for (const auto& path : options.documents.selection->paths_never_found()) {
@@ -87,7 +91,16 @@ void add_prepare_command(CLI::App& app) {
                                          "The field of JSON rows that contains the text");
   text_field->capture_default_str();
   add_format_option(*command, options->documents);
-  command->add_option("--eos", options->eos, "The token put after each document, or its id (default: the usual one)");
+  command->add_option(
+      "--eos", options->eos,
+      "The token put after each document, or its id (default: eos_token of the tokenizer's files, else its "
+      "special token with a usual name)");
+  command->add_flag(
+      "--add-special-tokens", options->add_special_tokens,
+      "Put around each document what the tokenizer puts around a text (BOS); runs and their models keep it");
+  command->add_flag(
+      "--split-special-tokens", options->split_special_tokens,
+      "Read the text of a special token in a document (\"</s>\") as text; by default it becomes that token");
   command
       ->add_option("--validation-fraction", options->validation_fraction,
                    "Share of the instances kept for validation, at least one if above 0")

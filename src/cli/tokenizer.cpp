@@ -22,7 +22,6 @@
 #include "documents/documents.h"
 #include "documents/standard_input.h"
 #include "tokenizer/bpe_trainer.h"
-#include "tokenizer/post_processor.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_files.h"
 
@@ -152,14 +151,6 @@ struct LineArguments {
   bool jsonl = false, add_special_tokens = false, skip_special_tokens = false;
 };
 
-// The tokens that the tokenizer puts around a text; only a tokenizer.json defines them.
-SequenceTemplate special_tokens(const Tokenizer& tokenizer, const LineArguments& arguments) {
-  if (!arguments.add_special_tokens) return {};
-  ATHANOR_CHECK(tokenizer.file_name() == "tokenizer.json",
-                "--add-special-tokens needs a tokenizer.json, and {} is not one", arguments.tokenizer);
-  return read_sequence_template(tokenizer.file_bytes(), arguments.tokenizer);
-}
-
 // Writes a JSON array directly, without building one: a line may be a document of a hundred megabytes.
 void print_ids(const std::vector<uint32_t>& ids) {
   fmt::memory_buffer line;
@@ -169,7 +160,7 @@ void print_ids(const std::vector<uint32_t>& ids) {
 
 void encode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
-  const auto around = special_tokens(tokenizer, arguments);
+  const auto around = arguments.add_special_tokens ? tokenizer.text_template() : TextTemplate();
   for_each_input_line(arguments.input, [&](const std::string& line) {
     const auto text = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
     const auto ids = around.around(text);
@@ -204,9 +195,10 @@ void add_encode(CLI::App& parent) {
   auto* command = parent.add_subcommand("encode", "Turn lines into token ids, a JSON array for each");
   command->add_option("--tokenizer", arguments->tokenizer, kTokenizerHelp)->required();
   command->add_flag("--jsonl", arguments->jsonl, "Each line is a JSON string (so a text may have several lines)");
-  command->add_flag(
-      "--add-special-tokens", arguments->add_special_tokens,
-      "Add the tokens that the file's post_processor puts around a text (documents are prepared without them)");
+  command->add_flag("--add-special-tokens", arguments->add_special_tokens,
+                    "Add the tokens that the tokenizer puts around a text (by its post_processor, or add_bos_token of "
+                    "a SentencePiece "
+                    "model)");
   command->add_option("INPUT", arguments->input, kLinesHelp)->capture_default_str();
   command->callback([arguments] { encode(*arguments); });
 }

@@ -1,11 +1,13 @@
 #include "dataset/manifest.h"
 
+#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_node.h"
+#include "base/text_template_json.h"
 
 namespace athanor {
 namespace {
@@ -154,6 +156,18 @@ void parse_version_2(const JsonNode& root, DataManifest& manifest) {
     manifest.selection = {strings_at(*selection, "attributes"), strings_at(*selection, "keep"),
                           strings_at(*selection, "drop")};
   }
+  if (const auto node = root.find(kTextTemplateKey)) {
+    const auto around = parse_text_template(node->value());
+    if (!around) node->complain("expected the token ids before and after a document");
+    for (const auto& ids : {around->before, around->after}) {
+      if (std::ranges::any_of(ids, [&](uint32_t id) { return id >= manifest.vocab_size; }))
+        node->complain("has a token beyond the vocabulary of {}", manifest.vocab_size);
+    }
+    manifest.text_template = *around;
+  }
+  manifest.split_special_tokens = root.bool_or("split_special_tokens", false);
+  if (root.find("special_token_documents"))
+    manifest.special_token_documents = count_at(root, "special_token_documents");
 }
 
 PartEntry only_part(const DataManifest& manifest) {
@@ -230,6 +244,9 @@ void add_version_2(const DataManifest& manifest, ordered_json& root) {
   if (!selection.empty()) {
     root["selection"] = {{"attributes", selection.attributes}, {"keep", selection.keep}, {"drop", selection.drop}};
   }
+  if (!manifest.text_template.empty()) root[kTextTemplateKey] = text_template_json(manifest.text_template);
+  if (manifest.split_special_tokens) root["split_special_tokens"] = true;
+  if (manifest.special_token_documents > 0) root["special_token_documents"] = manifest.special_token_documents;
 }
 
 }  // namespace

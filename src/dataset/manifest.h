@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text_template.h"
 #include "config/selection_options.h"
 
 namespace athanor {
@@ -88,7 +89,12 @@ struct DataManifest {
   double validation_fraction = 0;
   std::string text_field;
   SelectionOptions selection;  ///< selection of documents; not in the file if empty
-  uint64_t shard_bytes = 0;    ///< most bytes of a shard
+  /// The tokens around each document, the end-of-document token apart; not in the file if empty.
+  TextTemplate text_template;
+  /// Texts of special tokens in documents were read as text (SpecialText::kIsText of the tokenizer).
+  bool split_special_tokens = false;
+  int64_t special_token_documents = 0;  ///< documents that had such a text, which became the token
+  uint64_t shard_bytes = 0;             ///< most bytes of a shard
 
   /// Bytes of a token id in the shards.
   int item_bytes() const { return dtype == "uint16" ? 2 : 4; }

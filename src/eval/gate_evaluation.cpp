@@ -116,12 +116,11 @@ struct GateEvaluation::Prepared {
   std::vector<tasks::RuleSubject> subjects;
   std::vector<Rule> rules;
 
-  // The encoder looks for settings of the tokenizer in the run's folder, as `athanor eval` does for its checkpoints.
-  Prepared(const RunConfig& config, const fs::path& tokenizer_file, uint32_t eos_id, const Worked& worked)
+  Prepared(const RunConfig& config, const fs::path& tokenizer_file, const DataIdentity& data, const Worked& worked)
       : settings(settings_of(config)), tasks(tasks::TaskSet::load(settings.selection, worked)),
         tokenizer(Tokenizer::load(tokenizer_file)),
-        encoder(tokenizer, fs::path(config.train.run_dir) / tokenizer_file_name(tokenizer_file), eos_id,
-                config.model.max_position_embeddings),
+        encoder(tokenizer, beginning_in_training(data.text_template, data.eos_id), config.model.max_position_embeddings,
+                tokenizer_file.string()),
         subjects(tasks::rule_subjects(tasks)), rules(read_rules(config.eval, subjects)) {}
 
   EvaluationReport lead(TrainState& state, const std::vector<EvaluationScores>& earlier,
@@ -197,12 +196,13 @@ EvaluationReport GateEvaluation::Prepared::lead(TrainState& state, const std::ve
 GateEvaluation::GateEvaluation() = default;
 GateEvaluation::~GateEvaluation() = default;
 
-void GateEvaluation::prepare(const RunConfig& config, const fs::path& tokenizer, uint32_t eos_id, const Team& team) {
+void GateEvaluation::prepare(const RunConfig& config, const fs::path& tokenizer, const DataIdentity& data,
+                             const Team& team) {
   if (is_prepared_) return;
   team.on_first([&] {
     ATHANOR_CHECK_DATA(fs::exists(tokenizer), "eval: {} is not there, the tokenizer of the data, which tasks need",
                        tokenizer.string());
-    prepared_ = std::make_unique<Prepared>(config, tokenizer, eos_id, team.worked);
+    prepared_ = std::make_unique<Prepared>(config, tokenizer, data, team.worked);
     read_all_documents(prepared_->tasks, team.worked);
   });
   is_prepared_ = true;

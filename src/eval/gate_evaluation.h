@@ -13,7 +13,7 @@ class GateEvaluation : public RunEvaluation {
   GateEvaluation();
   ~GateEvaluation() override;
 
-  void prepare(const RunConfig& config, const std::filesystem::path& tokenizer, uint32_t eos_id,
+  void prepare(const RunConfig& config, const std::filesystem::path& tokenizer, const DataIdentity& data,
                const Team& team) override;
   EvaluationReport evaluate(TrainState& state, const std::vector<EvaluationScores>& earlier,
                             const std::function<bool()>& must_end) override;

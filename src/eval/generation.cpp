@@ -5,7 +5,9 @@
 #include <memory>
 #include <utility>
 
+#include "eval/continued_text.h"
 #include "eval/stop_strings.h"
+#include "eval/text_beginning.h"
 #include "eval/text_slots.h"
 #include "parallel/share.h"
 
@@ -17,10 +19,10 @@ constexpr int64_t kTokensOfPass = 2048;
 
 struct ActiveText {
   ActiveText(Continuation begun, const Tokenizer& tokenizer, const std::vector<std::string>& stops)
-      : answer(std::move(begun)), decoder(tokenizer), filter(stops) {}
+      : answer(std::move(begun)), added(tokenizer, answer.prompt_ids), filter(stops) {}
 
   Continuation answer;
-  StreamDecoder decoder;
+  ContinuedText added;
   StopFilter filter;
   bool done = false;
 };
@@ -121,7 +123,7 @@ class Planner {
     if (!prompt) return false;
     waiting_ = Continuation{.index = index_++,
                             .prompt = prompt->text,
-                            .prompt_ids = encode_prompt(model_, *prompt, options_.max_new_tokens),
+                            .prompt_ids = encode_prompt(model_, *prompt, options_),
                             .new_ids = {},
                             .text = {}};
     return true;
@@ -141,14 +143,14 @@ class Planner {
 
   void add(ActiveText& text, uint32_t id) {
     Continuation& answer = text.answer;
-    answer.ended = model_.eos_id && id == *model_.eos_id;
+    answer.ended = std::ranges::find(model_.end_ids, id) != model_.end_ids.end();
     if (!answer.ended) {
       answer.new_ids.push_back(id);
-      show(text, text.filter.push(text.decoder.push(id)));
+      show(text, text.filter.push(text.added.push(id)));
     }
     text.done = answer.ended || text.filter.found() || std::ssize(answer.new_ids) == options_.max_new_tokens;
     if (!text.done) return;
-    show(text, text.filter.push(text.decoder.finish()));
+    show(text, text.filter.push(text.added.finish()));
     show(text, text.filter.finish());
     answer.stop = text.filter.found();
     answers_.end(answer);
@@ -202,14 +204,15 @@ std::vector<std::vector<int64_t>> gather_ids(const Mesh& mesh, const std::vector
 
 }  // namespace
 
-std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& prompt, int64_t max_new_tokens) {
+std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& prompt,
+                                    const GenerationOptions& options) {
   const std::string name = prompt.name.empty() ? "the prompt" : prompt.name;
-  auto ids = model.tokenizer->encode(prompt.text);
+  auto ids = encode_in_template(*model.tokenizer, options.around, prompt.text);
   if (ids.empty() && model.eos_id) ids.push_back(*model.eos_id);  // as if a document began
   ATHANOR_CHECK(!ids.empty(), "{} is empty, and this model has no end-of-document token to begin from", name);
-  ATHANOR_CHECK(std::ssize(ids) + max_new_tokens <= model.config.max_position_embeddings,
+  ATHANOR_CHECK(std::ssize(ids) + options.max_new_tokens <= model.config.max_position_embeddings,
                 "{} has {} tokens and --max-new-tokens is {}: together more than the model's {} positions", name,
-                ids.size(), max_new_tokens, model.config.max_position_embeddings);
+                ids.size(), options.max_new_tokens, model.config.max_position_embeddings);
   return ids;
 }
 

@@ -23,6 +23,7 @@ struct GenerationOptions {
   uint64_t seed = 0;
   std::vector<std::string> stops = {};  ///< none empty: a text ends before the first of them
   int64_t batch_size = 16;              ///< texts that a data rank continues at the same time
+  TextTemplate around = {};             ///< tokens around each prompt; used on the first rank
 };
 
 /// A prompt with what the model has added.
@@ -30,9 +31,11 @@ struct Continuation {
   size_t index = 0;  ///< number of the prompt, from 0; each has its own random numbers
   std::string prompt;
   std::vector<uint32_t> prompt_ids, new_ids;  ///< with those that complete a stop string
-  std::string text;                           ///< text of new_ids, up to a stop string
-  bool ended = false;                         ///< by an end-of-document token, which is not in new_ids
-  std::optional<std::string> stop = {};       ///< the stop string that has ended it
+  /// What decoding all ids shows behind the text of the prompt, up to a stop string. Decoding new_ids alone may give
+  /// another text: many tokenizers drop the space before the first token.
+  std::string text;
+  bool ended = false;                    ///< by a token that ends texts, which is not in new_ids
+  std::optional<std::string> stop = {};  ///< the stop string that has ended it
 };
 
 /// What becomes of the answers; called on the first rank.
@@ -47,10 +50,12 @@ class ContinuationReader {
   virtual size_t num_written() const = 0;
 };
 
-/// Returns the ids of a prompt; of an empty one the end-of-document token, as if a document began.
+/// Returns the ids of a prompt in its template; of an empty one without a template the end-of-document token, as if a
+/// document began.
 /// @throws DataError as Tokenizer::encode; ConfigError if the prompt and max_new_tokens are more than the model's
 ///         positions, or if there is nothing to begin from.
-std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& prompt, int64_t max_new_tokens);
+std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& prompt,
+                                    const GenerationOptions& options);
 
 /// Continues every prompt. Collective over the model's world; prompts and answers are the first rank's, null elsewhere.
 /// Memory depends on the batch size and on lengths, and not on the number of prompts. On our tiles no bits of a text

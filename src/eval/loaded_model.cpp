@@ -16,9 +16,23 @@ void check_source(const ModelSource& source, const std::filesystem::path& path) 
                      "{} has no tokenizer.json or tokenizer.model; copy the one it was trained with there",
                      path.string());
   const int64_t vocab_size = source.config.model.vocab_size;
-  ATHANOR_CHECK_CHECKPOINT(source.config.eos_token_id.value_or(0) < vocab_size,
-                           "{}: eos_token_id is {}, beyond the model's vocab_size ({}); correct it in its config.json",
-                           path.string(), source.config.eos_token_id.value_or(0), vocab_size);
+  for (const auto& [ids, file] : {std::pair(source.config.eos_token_ids, "config.json"),
+                                  std::pair(source.config.generation.eos_token_ids, "generation_config.json")}) {
+    for (const int64_t id : ids)
+      ATHANOR_CHECK_CHECKPOINT(id < vocab_size,
+                               "{}: eos_token_id is {}, beyond the model's vocab_size ({}); correct it in its {}",
+                               path.string(), id, vocab_size, file);
+  }
+}
+
+// Those of generation_config.json, as `transformers` does it, else those of config.json; a run's own token always.
+std::vector<uint32_t> ends_of_text(const ModelSource& source) {
+  const auto& generation = source.config.generation.eos_token_ids;
+  const auto& all = generation.empty() ? source.config.eos_token_ids : generation;
+  std::vector<uint32_t> ids(all.begin(), all.end());
+  const auto eos = source.config.eos_token_id();
+  if (source.text_template && eos) ids.push_back(static_cast<uint32_t>(*eos));
+  return ids;
 }
 
 Tokenizer load_tokenizer(const ModelSource& source) {
@@ -57,7 +71,8 @@ RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ra
 LoadedModel begin_model(ModelSource source, bool is_first) {
   LoadedModel model;
   model.config = source.config.model;
-  if (source.config.eos_token_id) model.eos_id = static_cast<uint32_t>(*source.config.eos_token_id);
+  if (const auto eos = source.config.eos_token_id()) model.eos_id = static_cast<uint32_t>(*eos);
+  model.end_ids = ends_of_text(source);
   if (is_first) {
     model.tokenizer = load_tokenizer(source);
     model.num_tokens = std::min<int64_t>(model.config.vocab_size, model.tokenizer->vocab_size());

@@ -21,6 +21,7 @@ struct LoadedModel {
   std::unique_ptr<ModelState> state;   ///< this rank's part: without a pipeline one stage, the whole model
   std::optional<Tokenizer> tokenizer;  ///< on the first rank; none on the others
   std::optional<uint32_t> eos_id;      ///< end-of-document token; none if it is not known
+  std::vector<uint32_t> end_ids;       ///< any of them ends a text that is continued
   /// Tokens that may be generated: embedding rows beyond the tokenizer's are padding. The same on every rank.
   int64_t num_tokens = 0;
   ModelSource source;  ///< where the weights came from

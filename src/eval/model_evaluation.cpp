@@ -124,8 +124,10 @@ void warn_of_stride(const tasks::TaskSet& tasks, const RequestEncoder& encoder) 
 Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSettings& settings, const fs::path& out,
           const std::string& identity, bool with_samples) {
   const auto began = std::chrono::steady_clock::now();
-  const RequestEncoder encoder(*model.tokenizer, model.source.tokenizer, model.eos_id,
-                               model.config.max_position_embeddings);
+  TextBeginning beginning = beginning_of_texts(model);
+  tell_beginning(model, beginning.around);
+  const RequestEncoder encoder(*model.tokenizer, std::move(beginning), model.config.max_position_embeddings,
+                               model.source.tokenizer.string());
   tasks::TaskScores scores(tasks);
   std::optional<AnswersJournal> journal;
   std::optional<Samples> samples;

@@ -1,51 +1,13 @@
 #include "eval/request_tokens.h"
 
 #include <algorithm>
-#include <nlohmann/json.hpp>
+#include <utility>
 
 #include "base/error.h"
-#include "base/files.h"
 #include "tasks/python_text.h"
 
 namespace athanor {
 namespace {
-
-namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
-
-Json read_settings(const fs::path& file) {
-  if (!fs::exists(file)) return Json::object();
-  const Json settings = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
-  ATHANOR_CHECK_DATA(settings.is_object(), "{} is no JSON object", file.string());
-  return settings;
-}
-
-// A token is named by its text, or by an object with it.
-std::optional<uint32_t> token_named(const Tokenizer& tokenizer, const Json& settings, const char* key) {
-  const auto found = settings.find(key);
-  if (found == settings.end()) return std::nullopt;
-  if (found->is_string()) return tokenizer.token_to_id(found->get<std::string>());
-  if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
-    return tokenizer.token_to_id((*found)["content"].get<std::string>());
-  return std::nullopt;
-}
-
-std::optional<uint32_t> find_token(const Tokenizer& tokenizer, const fs::path& folder, const char* key) {
-  for (const char* file : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    if (const auto id = token_named(tokenizer, read_settings(folder / file), key)) return id;
-  }
-  return std::nullopt;
-}
-
-// A SentencePiece model has no post-processor; its settings tell which tokens stand around a text.
-void add_asked_tokens(const Tokenizer& tokenizer, const Json& settings, SequenceTemplate& around) {
-  const auto add = [&](const char* asked, const char* token, std::vector<uint32_t>& to) {
-    if (!settings.contains(asked) || settings[asked] != true) return;
-    if (const auto id = token_named(tokenizer, settings, token)) to.push_back(*id);
-  };
-  add("add_bos_token", "bos_token", around.before);
-  add("add_eos_token", "eos_token", around.after);
-}
 
 std::vector<int32_t> last(const std::vector<int32_t>& tokens, int64_t count) {
   return {tokens.end() - std::min<int64_t>(std::ssize(tokens), count), tokens.end()};
@@ -53,30 +15,18 @@ std::vector<int32_t> last(const std::vector<int32_t>& tokens, int64_t count) {
 
 }  // namespace
 
-RequestEncoder::RequestEncoder(const Tokenizer& tokenizer, const fs::path& tokenizer_file,
-                               std::optional<uint32_t> eos_id, int64_t max_length)
-    : tokenizer_(tokenizer), max_length_(max_length) {
-  const fs::path folder = tokenizer_file.parent_path();
-  if (tokenizer.file_name().ends_with(".json"))
-    around_ = read_sequence_template(tokenizer.file_bytes(), tokenizer_file.string());
-  else
-    add_asked_tokens(tokenizer, read_settings(folder / "tokenizer_config.json"), around_);
-  auto prefix = find_token(tokenizer, folder, "bos_token");
-  if (!prefix) prefix = find_token(tokenizer, folder, "eos_token");
-  if (!prefix) prefix = eos_id;
-  if (!prefix) prefix = tokenizer.eos_id();
-  ATHANOR_CHECK_DATA(prefix,
+RequestEncoder::RequestEncoder(const Tokenizer& tokenizer, TextBeginning beginning, int64_t max_length,
+                               const std::string& name)
+    : tokenizer_(tokenizer), around_(std::move(beginning.around)), max_length_(max_length) {
+  ATHANOR_CHECK_DATA(beginning.prefix,
                      "{} does not tell which token begins or ends a text, which an empty context needs; name it as "
                      "eos_token in a tokenizer_config.json next to it",
-                     tokenizer_file.string());
-  prefix_ = *prefix;
-  prefix_text_ = tokenizer.decode(std::vector<uint32_t>{prefix_});
+                     name);
+  prefix_ = *beginning.prefix;
 }
 
 std::vector<int32_t> RequestEncoder::encode_text(std::string_view text, bool with_special_tokens) const {
-  std::vector<uint32_t> ids = tokenizer_.encode(text);
-  const bool has_them = !prefix_text_.empty() && text.starts_with(prefix_text_);
-  if (with_special_tokens && !has_them) ids = around_.around(ids);
+  const auto ids = encode_in_template(tokenizer_, with_special_tokens ? around_ : TextTemplate(), text);
   return {ids.begin(), ids.end()};
 }
 

@@ -4,13 +4,12 @@
 // puts there.
 
 #include <cstdint>
-#include <filesystem>
-#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
+#include "eval/text_beginning.h"
 #include "tasks/task_document.h"
-#include "tokenizer/post_processor.h"
 #include "tokenizer/tokenizer.h"
 
 namespace athanor {
@@ -24,13 +23,11 @@ struct TokenRequest {
 
 class RequestEncoder {
  public:
-  /// @param tokenizer_file  the tokenizer's file; tokenizer_config.json and special_tokens_map.json next to it name the
-  ///        tokens that begin and end a text. Must outlive this: `tokenizer`.
-  /// @param eos_id      the end-of-document token if those files do not name one.
+  /// @param tokenizer   must outlive this.
   /// @param max_length  the most tokens that the model reads: its positions.
-  /// @throws DataError if a text can begin with no token: neither is known.
-  RequestEncoder(const Tokenizer& tokenizer, const std::filesystem::path& tokenizer_file,
-                 std::optional<uint32_t> eos_id, int64_t max_length);
+  /// @param name        names the tokenizer in messages.
+  /// @throws DataError if no token is known that stands for an empty context.
+  RequestEncoder(const Tokenizer& tokenizer, TextBeginning beginning, int64_t max_length, const std::string& name);
 
   /// Returns the sequences that together answer a request: one, or for a rolling text as many as it has windows, whose
   /// log-likelihoods add up; none for an empty rolling text.
@@ -48,9 +45,8 @@ class RequestEncoder {
   std::vector<TokenRequest> windows(const std::vector<int32_t>& text, int64_t stride) const;
 
   const Tokenizer& tokenizer_;
-  SequenceTemplate around_;
+  TextTemplate around_;
   uint32_t prefix_ = 0;
-  std::string prefix_text_;  // empty: no text can have it, as with SentencePiece
   int64_t max_length_;
 };
 

@@ -18,8 +18,15 @@ using Json = nlohmann::ordered_json;
 
 // The files of a model's folder that decide its answers. Other files may lie in it, results among them.
 bool is_of_model(const fs::path& file) {
-  static const std::set<std::string> kNames = {"config.json", "model.safetensors.index.json", "tokenizer.json",
-                                               "tokenizer_config.json", "special_tokens_map.json"};
+  static const std::set<std::string> kNames = {"config.json",
+                                               "model.safetensors.index.json",
+                                               "tokenizer.json",
+                                               "tokenizer_config.json",
+                                               "special_tokens_map.json",
+                                               "added_tokens.json",
+                                               "vocab.json",
+                                               "merges.txt",
+                                               "athanor.json"};
   return kNames.contains(file.filename().string()) || file.extension() == ".safetensors" ||
          file.extension() == ".model";
 }

@@ -6,6 +6,7 @@
 #include "base/library_bits.h"
 #include "base/thread_share.h"
 #include "eval/loaded_model.h"
+#include "eval/text_beginning.h"
 #include "ops/device_choice.h"
 #include "ops/transfer.h"
 
@@ -50,6 +51,7 @@ double TextScore::bits_per_byte() const {
 struct TextScorer::Model {
   LoadedModel loaded;
   int threads;
+  std::vector<uint32_t> before;  // tokens that precede each text
 };
 
 TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions& options) {
@@ -58,7 +60,9 @@ TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions&
   ask_for_reproducible_library();
   const at::Device device = ops::choose_device(options.device, {}, "ScoringOptions::device");
   const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;
-  model_ = std::make_unique<Model>(Model{load_model(model, {type, options.chunk_tokens, device}), threads});
+  model_ = std::make_unique<Model>(Model{load_model(model, {type, options.chunk_tokens, device}), threads, {}});
+  model_->before = beginning_of_texts(model_->loaded).around.before;
+  if (model_->before.empty() && model_->loaded.eos_id) model_->before.push_back(*model_->loaded.eos_id);
 }
 
 TextScorer::~TextScorer() = default;
@@ -67,12 +71,12 @@ TextScorer& TextScorer::operator=(TextScorer&&) noexcept = default;
 
 TextScore TextScorer::score(std::string_view utf8) {
   const LoadedModel& model = model_->loaded;
-  std::vector<int64_t> ids;
-  if (model.eos_id) ids.push_back(*model.eos_id);
+  std::vector<int64_t> ids(model_->before.begin(), model_->before.end());
+  const size_t num_before = ids.size();
   for (const uint32_t id : model.tokenizer->encode(utf8)) ids.push_back(id);
   TextScore result;
   result.num_bytes = static_cast<int64_t>(utf8.size());
-  if (!model.eos_id && !ids.empty()) {  // nothing precedes the first token, so it has no score
+  if (num_before == 0 && !ids.empty()) {  // nothing precedes the first token, so it has no score
     const std::vector<uint32_t> first = {static_cast<uint32_t>(ids.front())};
     result.num_bytes = std::max<int64_t>(0, result.num_bytes - std::ssize(model.tokenizer->decode(first)));
   }
@@ -83,6 +87,8 @@ TextScore TextScorer::score(std::string_view utf8) {
     append_scores(model.decoder(), model.state->parameters.compute().device(), std::span(ids).subspan(first, count),
                   result.tokens);
   }
+  if (num_before > 1)
+    result.tokens.erase(result.tokens.begin(), result.tokens.begin() + std::ssize(model_->before) - 1);
   return result;
 }
 

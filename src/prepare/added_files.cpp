@@ -30,6 +30,12 @@ void check_options_agree(const PrepareOptions& options, const DataManifest& ther
   if (options.seq_len != 0) check_same("--seq-len", options.seq_len, there.seq_len, out);
   if (options.seed) check_same("--seed", *options.seed, there.seed, out);
   if (!options.eos.empty()) check_same("--eos", find_eos(tokenizer, options.eos), there.eos_id, out);
+  ATHANOR_CHECK(
+      !options.add_special_tokens || !there.text_template.empty(),
+      "--add-special-tokens, but the documents of {} have no tokens around them; leave it out to add files to it",
+      out.string());
+  ATHANOR_CHECK(!options.split_special_tokens || there.split_special_tokens,
+                "--split-special-tokens, but {} was prepared without; leave it out to add files to it", out.string());
   if (options.validation_fraction) {
     check_same("--validation-fraction", *options.validation_fraction, there.validation_fraction, out);
   }

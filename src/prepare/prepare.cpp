@@ -120,6 +120,8 @@ class Preparing {
     if (reads_standard_input()) announce_terminal("documents");
     TokenizeOptions tokenizing{job_.documents,
                                manifest_.eos_id,
+                               manifest_.text_template,
+                               manifest_.split_special_tokens ? SpecialText::kIsText : SpecialText::kIsToken,
                                budget_.num_threads,
                                options_.chunk_bytes,
                                budget_.max_document_bytes,
@@ -139,6 +141,7 @@ class Preparing {
     manifest_.documents += counts.documents;
     manifest_.text_bytes += counts.text_bytes;
     manifest_.tokens += counts.tokens;
+    manifest_.special_token_documents += counts.with_special_tokens;
     for (const auto& [cause, count] : counts.skipped) manifest_.skipped[cause] += count;
     manifest_.parts.push_back({static_cast<int64_t>(entries.size()),
                                counts.documents,

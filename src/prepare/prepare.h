@@ -40,6 +40,8 @@ struct PrepareOptions {
   DocumentOptions documents;
   bool text_field_given = false;              ///< if false, adding files reads the field that the folder was made with
   std::string eos;                            ///< a token or its id; empty: find_eos() chooses
+  bool add_special_tokens = false;            ///< put the tokens of the tokenizer's template around each document (BOS)
+  bool split_special_tokens = false;          ///< the text of a special token in a document is text
   std::optional<double> validation_fraction;  ///< fraction of the instances, in [0, 1); 0 if not given
   int num_threads = 0;                        ///< 0: one for each core
   uint64_t memory_bytes = 0;  ///< bound for the whole process; 0: half of the available memory, plus that in use
@@ -72,8 +74,8 @@ class PrepareStopped : public Error {
 DataManifest prepare(const PrepareOptions& options);
 
 /// Returns the end-of-document token: the one that `choice` names (an id in digits, or a token as the tokenizer writes
-/// it). If `choice` is empty, it is the token that the tokenizer's file names, or else the only one of the usual names
-/// that the tokenizer has.
+/// it). If `choice` is empty, it is the token that the tokenizer's files name as their end, or else the only special
+/// token with one of the usual names.
 /// @throws ConfigError if there is no candidate, or several (it names them).
 uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice);
 

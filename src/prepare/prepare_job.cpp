@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
+#include "base/text_template_json.h"
 #include "documents/attribute_records.h"
 #include "documents/selection.h"
 #include "documents/standard_input.h"
@@ -39,6 +40,39 @@ void check_options(const PrepareOptions& options) {
   ATHANOR_CHECK(!(options.add && options.overwrite), "--add keeps what is in --out, --overwrite replaces it: give one");
 }
 
+std::string texts_of(const Tokenizer& tokenizer, const TextTemplate& around) {
+  std::string texts;
+  for (const uint32_t id : around.around({})) texts += (texts.empty() ? "" : " ") + tokenizer.decode(std::vector{id});
+  return texts;
+}
+
+// The template of the tokenizer without the end-of-document token, which each document gets in any case.
+TextTemplate template_of_documents(const Tokenizer& tokenizer, uint32_t eos_id) {
+  TextTemplate around = tokenizer.text_template();
+  if (!around.after.empty() && around.after.back() == eos_id) around.after.pop_back();
+  return around;
+}
+
+TextTemplate choose_template(const Tokenizer& tokenizer, const PrepareOptions& options, uint32_t eos_id) {
+  if (options.add_special_tokens) {
+    TextTemplate around = template_of_documents(tokenizer, eos_id);
+    ATHANOR_CHECK(!around.empty(),
+                  "--add-special-tokens: the tokenizer puts no token around a text{}; leave the option out",
+                  tokenizer.text_template().empty() ? "" : " but the one that ends each document in any case");
+    return around;
+  }
+  try {
+    if (const auto around = template_of_documents(tokenizer, eos_id); !around.empty())
+      log::info(
+          "the tokenizer puts {} around a text, and the documents are prepared without it; --add-special-tokens "
+          "puts it there",
+          texts_of(tokenizer, around));
+  } catch (const DataError& error) {
+    log::info("documents are prepared without tokens around them, whatever the tokenizer asks for ({})", error.what());
+  }
+  return {};
+}
+
 PrepareJob new_job(const PrepareOptions& options) {
   auto tokenizer = Tokenizer::load(options.tokenizer);
   PrepareJob job{std::move(tokenizer), options.documents, {}, {}, {}, {}};
@@ -47,6 +81,8 @@ PrepareJob new_job(const PrepareOptions& options) {
   manifest.tokenizer_hash = job.tokenizer.hash();
   manifest.vocab_size = job.tokenizer.vocab_size();
   manifest.eos_id = find_eos(job.tokenizer, options.eos);
+  manifest.text_template = choose_template(job.tokenizer, options, manifest.eos_id);
+  manifest.split_special_tokens = options.split_special_tokens;
   manifest.seq_len = options.seq_len;
   manifest.seed = options.seed.value_or(kDefaultSeed);
   manifest.dtype = manifest.vocab_size <= kMaxUint16Vocabulary ? "uint16" : "uint32";
@@ -79,6 +115,8 @@ nlohmann::json PrepareJob::key(uint64_t chunk_bytes) const {
           {"--seq-len", manifest.seq_len},
           {"--seed", manifest.seed},
           {"--eos", manifest.eos_id},
+          {"--add-special-tokens", text_template_json(manifest.text_template)},
+          {"--split-special-tokens", manifest.split_special_tokens},
           {"--text-field", documents.text_field},
           {"--on-error", documents.on_error == OnError::kFail ? "fail" : "skip"},
           {"--validation-fraction", manifest.validation_fraction},
@@ -86,6 +124,16 @@ nlohmann::json PrepareJob::key(uint64_t chunk_bytes) const {
           {"--add to", base_hash},
           {"chunk_bytes", chunk_bytes}};
 }
+
+namespace {
+
+std::string describe_special(const Tokenizer& tokenizer, const std::vector<uint32_t>& special) {
+  std::vector<std::string> texts;
+  for (const uint32_t id : special) texts.push_back(tokenizer.decode(std::vector<uint32_t>{id}));
+  return texts.empty() ? "" : fmt::format(" ({})", join_first(texts, 5, ", "));
+}
+
+}  // namespace
 
 uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice) {
   if (!choice.empty() && choice.find_first_not_of("0123456789") == std::string::npos) {
@@ -101,11 +149,17 @@ uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice) {
     return *id;
   }
   if (const auto id = tokenizer.eos_id()) return *id;
+  // A piece of the vocabulary with such a name is a piece of text.
   std::vector<std::string> found;
+  const auto special = tokenizer.special_ids();
   for (const char* name : {"<|endoftext|>", "<|end_of_text|>", "</s>", "<eos>", "<|eos|>", "[EOS]"}) {
-    if (tokenizer.token_to_id(name)) found.emplace_back(name);
+    const auto id = tokenizer.token_to_id(name);
+    if (id && std::ranges::binary_search(special, *id)) found.emplace_back(name);
   }
-  ATHANOR_CHECK(!found.empty(), "the tokenizer has none of the usual end-of-document tokens; name one with --eos");
+  ATHANOR_CHECK(!found.empty(),
+                "no file of the tokenizer names its eos_token, and none of its special tokens{} has one of "
+                "the usual names of an end of a document; name one with --eos",
+                describe_special(tokenizer, special));
   ATHANOR_CHECK(found.size() == 1, "the tokenizer has {}: choose the one that ends a document, with --eos '{}'",
                 join(found, " and "), found.front());
   return *tokenizer.token_to_id(found.front());

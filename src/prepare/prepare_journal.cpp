@@ -80,6 +80,7 @@ void DocumentCounts::add(const DocumentCounts& other) {
   documents += other.documents;
   tokens += other.tokens;
   text_bytes += other.text_bytes;
+  with_special_tokens += other.with_special_tokens;
   for (const auto& [cause, count] : other.skipped) skipped[cause] += count;
 }
 
@@ -152,7 +153,8 @@ bool PrepareJournal::apply_chunk(const json& line, const IsWhole& is_whole) {
   const SpilledChunk chunk{at.at(1).get<uint32_t>(), at.at(3).get<uint32_t>(), at.at(2).get<uint64_t>(),
                            line.at("hash").get<uint64_t>()};
   if (num_chunks_++ >= num_synced_ && !is_whole(chunk)) return false;
-  DocumentCounts counts{at.at(4).get<int64_t>(), chunk.num_tokens, at.at(5).get<int64_t>(), {}};
+  DocumentCounts counts{
+      at.at(4).get<int64_t>(), chunk.num_tokens, at.at(5).get<int64_t>(), {}, line.value("special", int64_t{0})};
   if (line.contains("skipped")) counts.skipped = line.at("skipped").get<SkipCounts>();
   auto& file = files_[keys_.at(at.at(0).get<size_t>())];
   file.counts.add(counts);
@@ -187,6 +189,7 @@ void PrepareJournal::add_chunk(const std::string& key, const SpilledChunk& chunk
   json line{{"chunk", {ids_.at(key), chunk.chunk, chunk.offset, chunk.num_tokens, counts.documents, counts.text_bytes}},
             {"hash", chunk.hash}};
   if (!counts.skipped.empty()) line["skipped"] = counts.skipped;
+  if (counts.with_special_tokens > 0) line["special"] = counts.with_special_tokens;
   journal_->append(line);
   ++num_chunks_;
   text_bytes_ += counts.text_bytes;

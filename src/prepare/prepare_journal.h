@@ -33,6 +33,7 @@ InputFile look_at_input(const std::filesystem::path& path);
 struct DocumentCounts {
   int64_t documents = 0, tokens = 0, text_bytes = 0;
   SkipCounts skipped;
+  int64_t with_special_tokens = 0;  ///< documents with the text of a special token, which became that token
   void add(const DocumentCounts& other);
 };
 

@@ -283,6 +283,72 @@ TEST_F(Preparing, ALargeVocabularyTakesFourBytes) {
   EXPECT_NE(std::find(rows.begin(), rows.end(), (Row{'a', 'b', 257, 'c'})), rows.end());
 }
 
+// The byte tokenizer, which puts <s> before a text and </s> behind it.
+class Templated : public Preparing {
+ protected:
+  void SetUp() override {
+    Preparing::SetUp();
+    auto json = byte_tokenizer_json();
+    json["added_tokens"] = {added_token_json(256, "<s>"), added_token_json(257, "</s>")};
+    const auto special = [](const char* name) {
+      return nlohmann::json{{"SpecialToken", {{"id", name}, {"type_id", 0}}}};
+    };
+    json["post_processor"] = {
+        {"type", "TemplateProcessing"},
+        {"single", {special("<s>"), {{"Sequence", {{"id", "A"}, {"type_id", 0}}}}, special("</s>")}},
+        {"special_tokens", {{"<s>", {{"id", "<s>"}, {"ids", {256}}}}, {"</s>", {{"id", "</s>"}, {"ids", {257}}}}}}};
+    options_.tokenizer = write("templated/tokenizer.json", json.dump());
+    options_.inputs = {write("t.txt", "ab").string()};
+    options_.seq_len = 2;
+    options_.out = folder_ / "out";
+    options_.num_threads = 1;
+  }
+  std::vector<int32_t> stream() const {
+    Row all;
+    for (const auto& row : sorted(rows_of(options_.out, "train"))) all.insert(all.end(), row.begin(), row.end());
+    return all;
+  }
+  PrepareOptions options_;
+};
+
+TEST_F(Templated, WhatTheTokenizerPutsAroundATextIsAroundDocumentsIfAsked) {
+  options_.add_special_tokens = true;
+  const auto manifest = prepare(options_);
+  EXPECT_EQ(manifest.text_template, (TextTemplate{{256}, {}})) << "</s> ends a document in any case";
+  EXPECT_EQ(stream(), (Row{98, 257, 256, 97}));
+  EXPECT_EQ(read_data_manifest(options_.out).text_template, manifest.text_template);
+}
+
+TEST_F(Templated, WithoutBeingAskedThereIsNothingAroundADocument) {
+  EXPECT_TRUE(prepare(options_).text_template.empty());
+  EXPECT_EQ(read_data_manifest_text(options_.out).find("text_template"), std::string::npos);
+}
+
+TEST_F(Templated, FilesOfTheOtherKindAreNotAdded) {
+  prepare(options_);
+  options_.add = options_.add_special_tokens = true;
+  EXPECT_SAYS(refusal<ConfigError>([&] { prepare(options_); }), "have no tokens around them");
+}
+
+TEST_F(Templated, ASpecialTokenInATextIsCountedOrReadAsText) {
+  write("t.txt", "a</s>b");
+  EXPECT_EQ(prepare(options_).special_token_documents, 1);
+  options_.overwrite = options_.split_special_tokens = true;
+  const auto manifest = prepare(options_);
+  EXPECT_EQ(manifest.special_token_documents, 0);
+  EXPECT_TRUE(manifest.split_special_tokens);
+  EXPECT_EQ(manifest.tokens, 7);
+}
+
+TEST_F(Preparing, AnOrdinaryPieceIsNotTakenForTheEndAndANameIs) {
+  auto json = byte_tokenizer_json({"</s>"});
+  json["added_tokens"] = {added_token_json(259, "<|endoftext|>")};
+  write("t/tokenizer.json", json.dump());
+  EXPECT_EQ(find_eos(Tokenizer::load(folder_ / "t"), ""), 259u);
+  write("t/tokenizer_config.json", R"({"eos_token": "<end>"})");
+  EXPECT_EQ(find_eos(Tokenizer::load(folder_ / "t"), ""), 260u);
+}
+
 TEST_F(Preparing, TheEndTokenIsFoundOrAskedFor) {
   const auto tokenizer_with = [](const std::vector<std::string>& added) {
     auto json = byte_tokenizer_json();

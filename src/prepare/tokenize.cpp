@@ -1,6 +1,7 @@
 #include "prepare/tokenize.h"
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <exception>
 #include <limits>
@@ -10,6 +11,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "base/log.h"
 
 namespace athanor {
 namespace {
@@ -42,7 +44,10 @@ class Tokenizing {
  public:
   Tokenizing(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger, ProgressBar& progress)
       : files_(ledger.files()), tokenizer_(tokenizer), options_(options), ledger_(ledger), progress_(progress),
-        skips_(options.documents.on_error) {}
+        skips_(options.documents.on_error), is_special_(tokenizer.vocab_size()) {
+    if (options.special_text == SpecialText::kIsText) return;
+    for (const uint32_t id : tokenizer.special_ids()) is_special_.at(id) = true;
+  }
 
   bool run() {
     std::vector<std::thread> threads;
@@ -149,7 +154,7 @@ class Tokenizing {
       if (record.bytes.size() > options_.shared_document_bytes && !one_large) one_large.lock();
       const auto document = parse(std::move(record), chunk.key.first, counts);
       if (!document) continue;
-      encode(*document, tokens);
+      if (const auto token = encode(*document, tokens)) note_special(*document, *token, counts);
       ++counts.documents;
       counts.text_bytes += static_cast<int64_t>(document->text.size());
     }
@@ -171,13 +176,31 @@ class Tokenizing {
     }
   }
 
-  void encode(const Document& document, std::vector<uint32_t>& tokens) const {
+  // Returns the first special token that the text itself has, if any.
+  std::optional<uint32_t> encode(const Document& document, std::vector<uint32_t>& tokens) const {
+    const auto& [before, after] = options_.around;
+    tokens.insert(tokens.end(), before.begin(), before.end());
+    const auto first = std::ssize(tokens);
     try {
-      tokenizer_.encode_append(document.text, tokens);
+      tokenizer_.encode_append(document.text, tokens, options_.special_text);
     } catch (const DataError& error) {
       fail<DataError>("{}: {}", document.where, error.what());
     }
+    const auto found = std::find_if(tokens.begin() + first, tokens.end(), [&](uint32_t id) { return is_special_[id]; });
+    const auto special = found == tokens.end() ? std::nullopt : std::optional(*found);
+    tokens.insert(tokens.end(), after.begin(), after.end());
     tokens.push_back(options_.eos_id);
+    return special;
+  }
+
+  void note_special(const Document& document, uint32_t token, DocumentCounts& counts) {
+    ++counts.with_special_tokens;
+    if (told_special_.exchange(true)) return;
+    log::warn(
+        "{}: has the text of the special token {}, which becomes that token{}; further documents are counted; "
+        "--split-special-tokens reads it as text",
+        document.where, tokenizer_.decode(std::vector<uint32_t>{token}),
+        token == options_.eos_id ? " and ends the document there" : "");
   }
 
   void rethrow_unless_skipped(const std::exception_ptr& error, DocumentCounts& counts) {
@@ -201,6 +224,8 @@ class Tokenizing {
   ProgressBar& progress_;
   SkipLog skips_;
 
+  std::vector<bool> is_special_;  // by id; none if special tokens are read as text
+  std::atomic<bool> told_special_ = false;
   std::mutex large_document_;  // held while a chunk with a large document becomes tokens
   std::mutex mutex_;           // guards all members below
   std::condition_variable changed_;

@@ -14,6 +14,8 @@ namespace athanor {
 struct TokenizeOptions {
   DocumentOptions documents;
   uint32_t eos_id = 0;
+  TextTemplate around = {};  ///< tokens around each document, before `eos_id`
+  SpecialText special_text = SpecialText::kIsToken;
   int num_threads = 1;
   uint64_t chunk_bytes = uint64_t{1} << 19;  ///< bytes that a thread takes at once: some 50 ms of work
   uint64_t max_document_bytes = kMaxDocumentBytes;
@@ -22,9 +24,10 @@ struct TokenizeOptions {
   std::function<bool()> stopping;     ///< called before each chunk; true ends the work early
 };
 
-/// Makes one token array of each file: its documents in order with `eos_id` after each. The arrays follow one another
-/// in the stream in the order of the files. An empty document is an `eos_id` alone. Work that the ledger already has is
-/// not repeated: finished files are not opened, and finished chunks are read but not tokenized.
+/// Makes one token array of each file: its documents in order, each in its template, with `eos_id` after each. The
+/// arrays follow one another in the stream in the order of the files. An empty document is an `eos_id` alone. Work that
+/// the ledger already has is not repeated: finished files are not opened, and finished chunks are read but not
+/// tokenized.
 ///
 /// Any number of threads works on one file, since only cutting it into records must be done in order. For each thread,
 /// memory is bounded by a few chunks, or documents if those are larger. The ends of chunks depend on the file alone.

@@ -50,10 +50,11 @@ std::vector<AddedToken> parse_tokens(const std::optional<JsonNode>& node, const 
   return tokens;
 }
 
-TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized) {
+TokenFinder make_finder(const std::vector<AddedToken>& all, bool normalized, SpecialText special_text) {
   std::vector<AddedToken> tokens;
   // If two tokens have the same normalised text the first counts, and special tokens come first.
   for (const bool special : {true, false}) {
+    if (special && special_text == SpecialText::kIsText) continue;
     for (const auto& token : all) {
       if (token.normalized != normalized || token.special != special) continue;
       if (token.text.empty()) continue;  // nothing is left after normalisation, so the token never occurs
@@ -100,8 +101,10 @@ size_t trailing_space(std::string_view text) {
 }  // namespace
 
 AddedTokens::AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, const Normalizer& normalizer)
-    : tokens_(parse_tokens(node, model, normalizer)), raw_(make_finder(tokens_, false)),
-      normalized_(make_finder(tokens_, true)) {}
+    : tokens_(parse_tokens(node, model, normalizer)), raw_(make_finder(tokens_, false, SpecialText::kIsToken)),
+      normalized_(make_finder(tokens_, true, SpecialText::kIsToken)),
+      plain_raw_(make_finder(tokens_, false, SpecialText::kIsText)),
+      plain_normalized_(make_finder(tokens_, true, SpecialText::kIsText)) {}
 
 TokenFinder::TokenFinder(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)), ends_(1, kNone) {
   for (uint32_t i = 0; i < tokens_.size(); ++i) {

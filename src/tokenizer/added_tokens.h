@@ -16,6 +16,7 @@
 #include "base/json_node.h"
 #include "tokenizer/bpe.h"
 #include "tokenizer/normalizer.h"
+#include "tokenizer/tokenizer.h"
 
 namespace athanor {
 
@@ -84,12 +85,15 @@ class AddedTokens {
   AddedTokens(const std::optional<JsonNode>& node, const Bpe& model, const Normalizer& normalizer);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }  ///< in the order of the file
-  const TokenFinder& raw() const { return raw_; }
-  const TokenFinder& normalized() const { return normalized_; }
+  const TokenFinder& raw(SpecialText special) const { return special == SpecialText::kIsToken ? raw_ : plain_raw_; }
+  const TokenFinder& normalized(SpecialText special) const {
+    return special == SpecialText::kIsToken ? normalized_ : plain_normalized_;
+  }
 
  private:
   std::vector<AddedToken> tokens_;
   TokenFinder raw_, normalized_;
+  TokenFinder plain_raw_, plain_normalized_;  // without the special tokens
 };
 
 }  // namespace athanor

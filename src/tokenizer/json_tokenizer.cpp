@@ -1,5 +1,6 @@
 // A tokenizer.json: added tokens → normalizer → added tokens → pre-tokenizer → BPE, and back.
 
+#include <algorithm>
 #include <mutex>
 #include <nlohmann/json.hpp>
 
@@ -56,24 +57,24 @@ class ScratchPool {
 
 class JsonTokenizer : public TokenizerBackend {
  public:
-  JsonTokenizer(std::string_view text, const JsonNode& root, bool plain)
-      : json_(text), normalizer_(Normalizer::parse(root.find("normalizer"))),
+  JsonTokenizer(std::string text, const JsonNode& root, bool plain)
+      : json_(std::move(text)), normalizer_(Normalizer::parse(root.find("normalizer"))),
         pre_tokenizer_(PreTokenizer::parse(root.find("pre_tokenizer"), plain)),
         model_(Bpe::parse(root.at("model"), pre_tokenizer_.words(), plain)),
         added_(root.find("added_tokens"), model_, normalizer_),
         decoder_(root.find("decoder"), model_, added_.tokens()) {}
 
-  void encode(std::string_view text, std::vector<uint32_t>& out) const override {
+  void encode(std::string_view text, SpecialText special, std::vector<uint32_t>& out) const override {
     ScratchPool::Loan scratch(scratch_pool_);
     auto on_word = [&](std::string_view word) { model_.encode(word, (*scratch).bpe, out); };
-    cut(text, *scratch, on_word, [&](uint32_t id) { out.push_back(id); });
+    cut(text, special, *scratch, on_word, [&](uint32_t id) { out.push_back(id); });
   }
 
   size_t count_words(std::string_view text) const override {
     ScratchPool::Loan scratch(scratch_pool_);
     size_t count = 0;
     auto on_word = [&](std::string_view) { ++count; };
-    cut(text, *scratch, on_word, [](uint32_t) {});
+    cut(text, SpecialText::kIsToken, *scratch, on_word, [](uint32_t) {});
     return count;
   }
 
@@ -94,13 +95,22 @@ class JsonTokenizer : public TokenizerBackend {
     return model_.token_to_id(token);
   }
 
+  std::vector<uint32_t> special_ids() const override {
+    std::vector<uint32_t> ids;
+    for (const auto& token : added_.tokens()) {
+      if (token.special) ids.push_back(token.id);
+    }
+    std::ranges::sort(ids);
+    return ids;
+  }
+
   const char* file_name() const override { return "tokenizer.json"; }
   const std::string& file_bytes() const override { return json_; }
 
  private:
   // Passes the text that the model encodes to `on_word`, and tokens that are found already to `on_token`, in order.
   template <class OnToken>
-  void cut(std::string_view text, Scratch& scratch, WordSink on_word, OnToken on_token) const {
+  void cut(std::string_view text, SpecialText special, Scratch& scratch, WordSink on_word, OnToken on_token) const {
     const auto on_raw_text = [&](std::string_view piece) {
       const size_t num_first = piece.data() == text.data() ? num_first_bytes(text, scratch) : 0;
       const auto normalized = normalizer_.apply(piece, scratch.regex, scratch.normalizer);
@@ -108,9 +118,9 @@ class JsonTokenizer : public TokenizerBackend {
         const auto at = static_cast<size_t>(part.data() - normalized.data());
         pre_tokenizer_.split(part, at < num_first ? num_first - at : 0, scratch.regex, on_word);
       };
-      added_.normalized().split(normalized, on_text, on_token);
+      added_.normalized(special).split(normalized, on_text, on_token);
     };
-    added_.raw().split(text, on_raw_text, on_token);
+    added_.raw(special).split(text, on_raw_text, on_token);
   }
 
   // Returns the length of the first character after normalisation; that is what "first" means to the pre-tokenizer,
@@ -133,9 +143,11 @@ class JsonTokenizer : public TokenizerBackend {
 }  // namespace
 
 std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view json, const std::string& name_for_errors,
-                                                            bool plain) {
-  const auto document = parse_json(json, name_for_errors);
-  return std::make_shared<JsonTokenizer>(json, JsonNode(document, name_for_errors), plain);
+                                                            bool plain, const CompanionFiles& companions) {
+  auto document = parse_json(json, name_for_errors);
+  const bool changed = add_companion_tokens(companions, document, name_for_errors);
+  return std::make_shared<JsonTokenizer>(changed ? document.dump() : std::string(json),
+                                         JsonNode(document, name_for_errors), plain);
 }
 
 }  // namespace athanor

@@ -1,6 +1,8 @@
 #include "tokenizer/post_processor.h"
 
+#include <cstdint>
 #include <nlohmann/json.hpp>
+#include <vector>
 
 #include "base/json_node.h"
 #include "tokenizer/file_limits.h"
@@ -22,8 +24,8 @@ void append_ids(const JsonNode& special_tokens, const JsonNode& piece, std::vect
   for (const auto& id : token.at("ids").elements()) ids.push_back(id_at(id));
 }
 
-SequenceTemplate parse_template(const JsonNode& node) {
-  SequenceTemplate result;
+TextTemplate parse_template(const JsonNode& node) {
+  TextTemplate result;
   const auto single = node.at("single");
   int num_sequences = 0;
   for (const auto& piece : single.elements()) {
@@ -40,10 +42,10 @@ SequenceTemplate parse_template(const JsonNode& node) {
 }
 
 // Puts the tokens that `node` specifies around those that `inner` already has.
-void wrap(const JsonNode& node, int depth, SequenceTemplate& inner) {
+void wrap(const JsonNode& node, int depth, TextTemplate& inner) {
   if (depth > kMaxNesting) node.complain("sequences are nested deeper than {}", kMaxNesting);
   const std::string type = node.at("type").as_string();
-  SequenceTemplate outer;
+  TextTemplate outer;
   if (type == "Sequence") {
     for (const auto& part : node.at("processors").elements()) wrap(part, depth + 1, inner);
     return;
@@ -65,16 +67,9 @@ void wrap(const JsonNode& node, int depth, SequenceTemplate& inner) {
 
 }  // namespace
 
-std::vector<uint32_t> SequenceTemplate::around(std::span<const uint32_t> ids) const {
-  std::vector<uint32_t> all(before);
-  all.insert(all.end(), ids.begin(), ids.end());
-  all.insert(all.end(), after.begin(), after.end());
-  return all;
-}
-
-SequenceTemplate read_sequence_template(std::string_view tokenizer_json, const std::string& name_for_errors) {
+TextTemplate read_text_template(std::string_view tokenizer_json, const std::string& name_for_errors) {
   const auto document = parse_json(tokenizer_json, name_for_errors);
-  SequenceTemplate result;
+  TextTemplate result;
   const auto node = JsonNode(document, name_for_errors).find("post_processor");
   if (node) wrap(*node, 0, result);
   return result;

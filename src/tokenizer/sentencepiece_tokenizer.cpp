@@ -87,10 +87,12 @@ class PieceStream : public DecodeStream {
 
 class SentencePieceTokenizer : public TokenizerBackend {
  public:
-  SentencePieceTokenizer(std::string model, const std::string& name) : file_(std::move(model)) {
+  SentencePieceTokenizer(std::string model, const std::string& name, const CompanionFiles& companions)
+      : file_(std::move(model)) {
     const auto file = parse_sentencepiece_file(file_, name);
     const auto status = model_.LoadFromSerializedProto(file_);
     ATHANOR_CHECK_DATA(status.ok(), "{}: SentencePiece cannot use this model: {}", name, status.ToString());
+    refuse_other_tokens(companions, name);
     if (file.type != SentencePieceFile::ModelType::kUnigram) return;
     unigram_.emplace(file);
     byte_fallback_ = file.byte_fallback;
@@ -99,7 +101,8 @@ class SentencePieceTokenizer : public TokenizerBackend {
     }
   }
 
-  void encode(std::string_view utf8, std::vector<uint32_t>& out) const override {
+  // The text of a control piece never becomes that piece.
+  void encode(std::string_view utf8, SpecialText, std::vector<uint32_t>& out) const override {
     ATHANOR_CHECK_DATA(utf8.size() <= kMaxTextBytes,
                        "a document of {} bytes is too long for SentencePiece, which takes {}; cut it", utf8.size(),
                        kMaxTextBytes);
@@ -129,6 +132,14 @@ class SentencePieceTokenizer : public TokenizerBackend {
     return static_cast<uint32_t>(id);
   }
 
+  std::vector<uint32_t> special_ids() const override {
+    std::vector<uint32_t> ids;
+    for (int id = 0; id < model_.GetPieceSize(); ++id) {
+      if (model_.IsControl(id)) ids.push_back(static_cast<uint32_t>(id));
+    }
+    return ids;
+  }
+
   std::optional<uint32_t> eos_id() const override {
     const int id = model_.eos_id();
     if (id < 0 || id >= model_.GetPieceSize()) return std::nullopt;
@@ -139,6 +150,15 @@ class SentencePieceTokenizer : public TokenizerBackend {
   const std::string& file_bytes() const override { return file_; }
 
  private:
+  void refuse_other_tokens(const CompanionFiles& companions, const std::string& name) const {
+    for (const auto& token : companions.tokens) {
+      ATHANOR_CHECK_DATA(!token.id || token_to_id(token.content) == token.id,
+                         "{}: \"{}\" has the id {}, which {} does not give it; save this tokenizer as a tokenizer.json "
+                         "(save_pretrained of transformers does)",
+                         token.file, token.content, *token.id, name);
+    }
+  }
+
   // Its pieces joined are the normalised text; unigram.h finds the pieces anew.
   std::string normalized(std::string_view utf8) const {
     const auto encoded = model_.EncodeAsImmutableProto(utf8);
@@ -182,8 +202,9 @@ class SentencePieceTokenizer : public TokenizerBackend {
 }  // namespace
 
 std::shared_ptr<const TokenizerBackend> make_sentencepiece_tokenizer(std::string model,
-                                                                     const std::string& name_for_errors) {
-  return std::make_shared<SentencePieceTokenizer>(std::move(model), name_for_errors);
+                                                                     const std::string& name_for_errors,
+                                                                     const CompanionFiles& companions) {
+  return std::make_shared<SentencePieceTokenizer>(std::move(model), name_for_errors, companions);
 }
 
 }  // namespace athanor

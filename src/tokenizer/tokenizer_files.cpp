@@ -21,23 +21,36 @@ fs::path merges_beside(const fs::path& vocab) {
   return vocab.parent_path() / name.replace(name.size() - kVocab.size(), kVocab.size(), "merges.txt");
 }
 
-std::shared_ptr<const TokenizerBackend> load_gpt2(const fs::path& vocab, const fs::path& merges) {
+std::shared_ptr<const TokenizerBackend> load_gpt2(const fs::path& vocab, const fs::path& merges,
+                                                  const CompanionFiles& companions) {
   ATHANOR_CHECK_DATA(fs::is_regular_file(merges),
                      "{}: a GPT-2 vocabulary needs its merges in the same folder: no file {}", vocab.string(),
                      merges.string());
   const auto json = json_of_gpt2_files(read_file(vocab), vocab.string(), read_file(merges), merges.string());
-  return make_json_tokenizer(json, vocab.string() + " with " + merges.filename().string());
+  return make_json_tokenizer(json, vocab.string() + " with " + merges.filename().string(), false, companions);
 }
 
-std::shared_ptr<const TokenizerBackend> load_file(const fs::path& file) {
-  if (file.extension() == ".model") return make_sentencepiece_tokenizer(read_file(file), file.string());
-  if (const auto merges = merges_beside(file); !merges.empty()) return load_gpt2(file, merges);
+std::shared_ptr<const TokenizerBackend> load_backend(const fs::path& file, const CompanionFiles& companions) {
+  if (file.extension() == ".model") return make_sentencepiece_tokenizer(read_file(file), file.string(), companions);
+  if (const auto merges = merges_beside(file); !merges.empty()) return load_gpt2(file, merges, companions);
   const auto name = file.filename().string();
   ATHANOR_CHECK_DATA(
       !name.ends_with("merges.txt") && name != "vocab.bpe",
       "{}: this file has only merges; name the vocabulary in the same folder (vocab.json or encoder.json)",
       file.string());
-  return make_json_tokenizer(read_file(file), file.string());
+  return make_json_tokenizer(read_file(file), file.string(), false, companions);
+}
+
+LoadedTokenizer load_file(const fs::path& file, bool with_companions) {
+  CompanionFiles companions;
+  if (with_companions) companions = read_companion_files(file.parent_path());
+  auto backend = load_backend(file, companions);
+  return {std::move(backend), std::move(companions), file.string()};
+}
+
+bool has_usual_name(const fs::path& file) {
+  const auto name = file.filename();
+  return name == "tokenizer.json" || name == "tokenizer.model" || name == "vocab.json";
 }
 
 // Returns the one file of `folder` that `fits`; none if there is none.
@@ -53,26 +66,29 @@ fs::path only_file(const fs::path& folder, Fits fits) {
   return names.empty() ? fs::path() : folder / names.front();
 }
 
-fs::path file_in(const fs::path& folder) {
+}  // namespace
+
+fs::path find_tokenizer(const fs::path& folder) {
   for (const char* name : {"tokenizer.json", "tokenizer.model"}) {
     if (fs::is_regular_file(folder / name)) return folder / name;
   }
   auto file = only_file(folder, [](const fs::path& path) { return path.extension() == ".model"; });
   if (file.empty()) file = only_file(folder, [](const fs::path& path) { return !merges_beside(path).empty(); });
-  ATHANOR_CHECK_DATA(
-      !file.empty(),
-      "{} holds no tokenizer: no tokenizer.json, no .model, no vocab.json; name one of these, or their folder",
-      folder.string());
   return file;
 }
 
-}  // namespace
-
-std::shared_ptr<const TokenizerBackend> load_tokenizer_files(const fs::path& path) {
-  if (fs::is_directory(path)) return load_file(file_in(path));
+LoadedTokenizer load_tokenizer_files(const fs::path& path) {
+  if (fs::is_directory(path)) {
+    const fs::path file = find_tokenizer(path);
+    ATHANOR_CHECK_DATA(
+        !file.empty(),
+        "{} holds no tokenizer: no tokenizer.json, no .model, no vocab.json; name one of these, or their folder",
+        path.string());
+    return load_file(file, true);
+  }
   ATHANOR_CHECK_DATA(fs::is_regular_file(path), "{}: no such file; name a tokenizer.json, a .model or a vocab.json",
                      path.string());
-  return load_file(path);
+  return load_file(path, has_usual_name(path));
 }
 
 }  // namespace athanor

@@ -61,7 +61,7 @@ void parse_and_use(std::string_view file, std::string_view text) {
       streamed += decoder.push(id);
     }
     ATHANOR_ASSERT(streamed + decoder.finish() == tokenizer.decode(ids));
-    read_sequence_template(file, "fuzz");
+    read_text_template(file, "fuzz");
   } catch (const DataError&) {
   }
 }

@@ -156,10 +156,10 @@ TEST(TokenizerParts, SpecialTokensStandWhereTheTemplateSays) {
   const std::string file = R"({"post_processor":{"type":"TemplateProcessing","single":[
     {"SpecialToken":{"id":"<s>","type_id":0}},{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>"}}],
     "special_tokens":{"<s>":{"ids":[1,7]},"</s>":{"ids":[2]}}}})";
-  EXPECT_EQ(read_sequence_template(file, "t.json").around(Ids{5, 6}), (Ids{1, 7, 5, 6, 2}));
-  EXPECT_EQ(read_sequence_template("{}", "t.json").around(Ids{5}), Ids{5});
-  EXPECT_THROW(read_sequence_template(R"({"post_processor":{"type":"X"}})", "t.json"), DataError);
-  EXPECT_THROW(read_sequence_template(R"({"post_processor":{"type":"TemplateProcessing","single":[]}})", "t.json"),
+  EXPECT_EQ(read_text_template(file, "t.json").around(Ids{5, 6}), (Ids{1, 7, 5, 6, 2}));
+  EXPECT_EQ(read_text_template("{}", "t.json").around(Ids{5}), Ids{5});
+  EXPECT_THROW(read_text_template(R"({"post_processor":{"type":"X"}})", "t.json"), DataError);
+  EXPECT_THROW(read_text_template(R"({"post_processor":{"type":"TemplateProcessing","single":[]}})", "t.json"),
                DataError);
 }
 

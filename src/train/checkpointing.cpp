@@ -18,6 +18,7 @@
 #include "base/random.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_kept.h"
 #include "checkpoint/model_identity.h"
 #include "config/dump.h"
 #include "train/place_in_run.h"
@@ -161,7 +162,8 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
   options.overwrite = true;  // a run that was cut repeats its last steps
   HfConfig config;
   config.model = state.config.model;
-  config.eos_token_id = state.data.eos_id;
+  config.eos_token_ids = {state.data.eos_id};
+  add_kept_settings(state.config.train.run_dir, config);
   config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
   export_hf_folder(folder, config, read, options, team);
 }

@@ -275,6 +275,9 @@ TEST_F(ProgressTest, NumbersThatNoRunHasAreRefusedByName) {
   EXPECT_SAYS(refusal(changed("/step", 41)), "its name has 40");
   EXPECT_SAYS(refusal(changed("/tokens_seen", -1)), "tokens_seen is -1");
   EXPECT_SAYS(refusal(changed("/eos_id", 8)), "end with token 8");
+  EXPECT_SAYS(refusal(changed("/text_template", {{"before", {1}}, {"after", nlohmann::json::array()}})),
+              "prepare them again with --add-special-tokens");
+  EXPECT_SAYS(refusal(changed("/text_template", {{"before", -1}})), "is no template");
   const std::string source = std::string("/data/sources/") + kHash, mix = std::string("/data/mix/") + kHash;
   for (const auto& [key, value] : std::vector<std::pair<std::string, nlohmann::json>>{{"drawn", -160},
                                                                                       {"drawn", 60.5},

@@ -5,11 +5,15 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/text_template_json.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/hf_kept.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/writer.h"
 #include "config/dump.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_files.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -19,6 +23,7 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   ATHANOR_CHECK_CHECKPOINT(!fs::exists(run_dir), "{} is there already; name another --out or remove it",
                            run_dir.string());
   const HfFolder folder = HfFolder::open(hf_folder);
+  warn_of_unknown_members(folder.config(), hf_folder);
   AtomicFolder out(run_dir);
   const RunFolder run{out.staging()};
 
@@ -27,10 +32,17 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   config.train.run_dir = run_dir.string();
   config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
   write_file_atomically(run.config(), dump_run_config(config));
-  if (const fs::path tokenizer = find_tokenizer_file(hf_folder); !tokenizer.empty()) {
-    write_file_atomically(run.root / tokenizer.filename(), read_file(tokenizer));
+  nlohmann::json state = {
+      {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};
+  if (const auto eos = folder.config().eos_token_id()) state["eos_id"] = *eos;
+  if (!find_tokenizer(hf_folder).empty()) {
+    const Tokenizer tokenizer = Tokenizer::load(hf_folder);  // with the tokens of the files next to it
+    write_file_atomically(run.root / tokenizer.file_name(), tokenizer.file_bytes());
     copy_tokenizer_settings(hf_folder, run.root);
+    if (const auto around = tokenizer.text_template(); !around.empty())
+      state[kTextTemplateKey] = text_template_json(around);
   }
+  keep_hf_settings(folder.config(), run.root);
 
   uint64_t num_bytes = 0;
   for (const ParameterSpec& spec : folder.parameters())
@@ -44,9 +56,6 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
     };
     pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), nullptr, read});
   }
-  nlohmann::json state = {
-      {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};
-  if (folder.config().eos_token_id) state["eos_id"] = *folder.config().eos_token_id;
   fs::create_directories(run.checkpoints());
   write_checkpoint(run.checkpoints() / step_folder_name(0), pieces, model_identity(config.model), state);
   out.commit();

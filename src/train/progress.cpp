@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/text_template_json.h"
 #include "checkpoint/json_members.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/strict_json.h"
@@ -112,6 +113,29 @@ bool is_of_other_tokens(const TrainState& state, const json& progress, const std
   return false;
 }
 
+// A model from elsewhere, at step 0, may learn to do without; a run does not change under way.
+void check_template(const TrainState& state, const json& progress, const std::string& where) {
+  const bool has_one = progress.contains(kTextTemplateKey);
+  const auto around = has_one ? parse_text_template(progress.at(kTextTemplateKey)) : TextTemplate();
+  ATHANOR_CHECK_CHECKPOINT(around, "{}: {} is {}, which is no template; take another checkpoint", where,
+                           kTextTemplateKey, JsonMembers::shown(progress.at(kTextTemplateKey)));
+  ATHANOR_CHECK_CHECKPOINT(*around == state.data.text_template,
+                           "{} was trained on documents with the tokens {} around them, those of the data have {}; "
+                           "prepare them again {} --add-special-tokens",
+                           where, text_template_json(*around).dump(),
+                           text_template_json(state.data.text_template).dump(), around->empty() ? "without" : "with");
+}
+
+void warn_of_other_template(const TrainState& state, const json& progress) {
+  if (!progress.contains(kTextTemplateKey)) return;
+  const auto around = parse_text_template(progress.at(kTextTemplateKey));
+  if (around && *around != state.data.text_template)
+    log::warn(
+        "the imported model reads texts with the tokens {} around them, and the data have {}: it has to learn that; "
+        "`athanor prepare --add-special-tokens` puts them there",
+        text_template_json(*around).dump(), text_template_json(state.data.text_template).dump());
+}
+
 void check_tokens(const TrainState& state, const json& progress, const std::string& where, bool may_change) {
   if (is_of_other_tokens(state, progress, where, may_change)) return;
   const int64_t eos_id = Written{progress, where}.whole("eos_id", 0, UINT32_MAX);
@@ -119,6 +143,7 @@ void check_tokens(const TrainState& state, const json& progress, const std::stri
                            "{} was trained on documents that end with token {}, those of the data end with {}; prepare "
                            "them again with the run's own tokenizer",
                            where, eos_id, state.data.eos_id);
+  check_template(state, progress, where);
 }
 
 void check_seed(const TrainState& state, int64_t seed, const std::string& where) {
@@ -131,9 +156,11 @@ void check_seed(const TrainState& state, int64_t seed, const std::string& where)
 }  // namespace
 
 json progress_json(const TrainState& state) {
-  return {{"step", state.position.step},     {"tokens_seen", state.position.tokens_seen},
-          {"seed", state.config.train.seed}, {"tokenizer_hash", state.data.tokenizer_hash},
-          {"eos_id", state.data.eos_id},     {"data", ledger_json(state.position.ledger)}};
+  json progress{{"step", state.position.step},     {"tokens_seen", state.position.tokens_seen},
+                {"seed", state.config.train.seed}, {"tokenizer_hash", state.data.tokenizer_hash},
+                {"eos_id", state.data.eos_id},     {"data", ledger_json(state.position.ledger)}};
+  if (!state.data.text_template.empty()) progress[kTextTemplateKey] = text_template_json(state.data.text_template);
+  return progress;
 }
 
 RunPosition read_progress(const TrainState& state, const json& progress, const fs::path& folder,
@@ -148,7 +175,10 @@ RunPosition read_progress(const TrainState& state, const json& progress, const f
   RunPosition position = state.position;
   position.step = step;
   position.tokens_seen = tokens_seen;
-  if (step == 0) return position;
+  if (step == 0) {
+    warn_of_other_template(state, progress);
+    return position;
+  }
   position.ledger = read_ledger(progress.at("data"), where);
   const bool with_data = !state.data.tokenizer_hash.empty();  // verify makes its batches itself
   ATHANOR_CHECK_CHECKPOINT(!with_data || !(position.ledger.sources.empty() || position.ledger.mix.empty()),

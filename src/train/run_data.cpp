@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "base/text_template_json.h"
 #include "base/wall_clock.h"
 #include "train/preflight.h"
 
@@ -229,9 +230,15 @@ DataIdentity data_identity(const std::vector<StageData>& stages) {
           "{} and {} have other tokenizers or end-of-document tokens; a run needs one: prepare one of "
           "them again with the other's tokenizer",
           first.folder().string(), data.folder().string());
+      ATHANOR_CHECK_DATA(data.manifest().text_template == first.manifest().text_template,
+                         "{} and {} have other tokens around each document ({} and {}); a run needs one kind: prepare "
+                         "one of them again, with or without --add-special-tokens",
+                         first.folder().string(), data.folder().string(),
+                         text_template_json(first.manifest().text_template).dump(),
+                         text_template_json(data.manifest().text_template).dump());
     }
   }
-  return {first.manifest().tokenizer_hash, first.eos_id()};
+  return {first.manifest().tokenizer_hash, first.eos_id(), first.manifest().text_template};
 }
 
 void refuse_other_ramp(const std::vector<StageData>& stages, const RunPosition& position) {

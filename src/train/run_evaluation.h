@@ -40,7 +40,7 @@ class RunEvaluation {
   /// here. A second call does nothing. Collective over the team of all ranks.
   /// @param tokenizer  file of the tokenizer that the data was made with.
   /// @throws ConfigError, DataError or IoError, the same on all ranks.
-  virtual void prepare(const RunConfig& config, const std::filesystem::path& tokenizer, uint32_t eos_id,
+  virtual void prepare(const RunConfig& config, const std::filesystem::path& tokenizer, const DataIdentity& data,
                        const Team& team) = 0;
 
   /// Evaluates the model as it is. Nothing of the state changes but memory that is kept. Collective over the model's

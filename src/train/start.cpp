@@ -229,8 +229,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
                                               : MatmulChoice{ops::matmul_paths(), "", ""};
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(stages);
-  if (evaluation && config.eval.interval > 0)
-    evaluation->prepare(config, tokenizer_of(run.data), identity.eos_id, team);
+  if (evaluation && config.eval.interval > 0) evaluation->prepare(config, tokenizer_of(run.data), identity, team);
   for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
   for (const auto& data : stages)
     check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);

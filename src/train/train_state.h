@@ -9,6 +9,7 @@
 #include <optional>
 #include <string>
 
+#include "base/text_template.h"
 #include "config/training_stages.h"
 #include "dataset/loader.h"
 #include "dataset/mixture.h"
@@ -26,6 +27,7 @@ namespace athanor {
 struct DataIdentity {
   std::string tokenizer_hash;
   uint32_t eos_id = 0;
+  TextTemplate text_template = {};  ///< what stands around each document, the end-of-document token apart
 };
 
 /// What turns gradients into the weights of the next step.

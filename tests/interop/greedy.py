@@ -22,9 +22,9 @@ def make_prompts(count, seed=1):
     return [" ".join(rng.choices(WORDS, k=rng.randint(1, 12))) for _ in range(count)]
 
 
-def make_tokenizer():
-    """Returns a byte-level BPE tokenizer of 301 tokens."""
-    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+def make_tokenizer(with_bos=False):
+    """Returns a byte-level BPE tokenizer of 301 tokens; with_bos: it puts its special token before each text."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
     from transformers import PreTrainedTokenizerFast
 
     tokenizer = Tokenizer(models.BPE())
@@ -32,6 +32,8 @@ def make_tokenizer():
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.train_from_iterator(make_prompts(50, seed=2), trainers.BpeTrainer(
         vocab_size=301, special_tokens=["<|end_of_text|>"], show_progress=False, initial_alphabet=pre_tokenizers.ByteLevel.alphabet()))
+    if with_bos:
+        tokenizer.post_processor = processors.TemplateProcessing(single="<|end_of_text|> $A", special_tokens=[("<|end_of_text|>", 0)])
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
 
 
@@ -41,18 +43,20 @@ def usual_token(model, tokenizer):
 
     texts = []
     for prompt in make_prompts(14):
-        ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
         out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=24, do_sample=False)
         texts.append(set(out[0, ids.shape[1]:].tolist()))
     return min(sorted(set.union(*texts)), key=lambda token: abs(sum(token in text for text in texts) - len(texts) / 2))
 
 
 def make_model(folder, name):
-    """Saves a model with random weights, large enough that greedy choices have no near ties, and its tokenizer."""
+    """Saves a model with random weights, large enough that greedy choices have no near ties, and its tokenizer.
+
+    The tokenizer of "olmoe" asks for a BOS, and several tokens end its texts, which generation_config.json alone tells."""
     import torch
     from transformers import AutoConfig, AutoModelForCausalLM
 
-    tokenizer = make_tokenizer()
+    tokenizer = make_tokenizer(with_bos=name == "olmoe")
     family, fields = MODELS[name]
     torch.manual_seed(5)
     config = AutoConfig.for_model(family, **dict(
@@ -61,6 +65,8 @@ def make_model(folder, name):
         initializer_range=0.2) | fields)
     model = AutoModelForCausalLM.from_config(config).eval()
     model.config.eos_token_id = model.generation_config.eos_token_id = usual_token(model, tokenizer)
+    if name == "olmoe":
+        model.generation_config.eos_token_id = [model.config.eos_token_id, 260]
     model.save_pretrained(folder)
     tokenizer.save_pretrained(folder)
     return folder
@@ -76,17 +82,19 @@ def load(folder):
 
 
 def greedy_theirs(folder, prompts, count, **options):
-    """Returns the new ids of each prompt, without the end-of-document token, and if that ended them."""
+    """Returns the new ids of each prompt, without the token that ended them, and whether one did."""
     import torch
 
     model, tokenizer = load(folder)
+    ends = model.generation_config.eos_token_id
+    ends = ends if isinstance(ends, list) else [ends]
     answers = []
     for prompt in prompts:
-        ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
         with torch.no_grad():
             out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False, **options)
         new = out[0, ids.shape[1]:].tolist()
-        ended = new[-1] == model.config.eos_token_id
+        ended = new[-1] in ends
         answers.append((new[:-1] if ended else new, ended))
     return answers
 

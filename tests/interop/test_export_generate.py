@@ -70,7 +70,7 @@ def greedy_theirs(folder, prompts, count):
     model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32).eval()
     tokenizer = AutoTokenizer.from_pretrained(folder)
     for prompt in prompts:
-        ids = tokenizer(prompt, return_tensors="pt", add_special_tokens=False).input_ids
+        ids = tokenizer(prompt, return_tensors="pt").input_ids
         with torch.no_grad():
             out = model.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=count, do_sample=False)
         yield ids[0].tolist(), out[0, ids.shape[1]:].tolist()

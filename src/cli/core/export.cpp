@@ -1,16 +1,50 @@
 #include "arch/inventory.h"
 #include "base/console.h"
 #include "base/log.h"
+#include "base/text.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_source.h"
 #include "cli/core.h"
+#include "tokenizer/tokenizer.h"
 
 // These commands need no libtorch yet, but they will: communicators will gather a checkpoint of many ranks.
+
+namespace athanor {
+namespace {
+
+std::string shown_ids(const Tokenizer& tokenizer, const std::vector<uint32_t>& ids) {
+  std::vector<std::string> texts;
+  for (const uint32_t id : ids) {
+    const std::string text = tokenizer.decode(std::vector<uint32_t>{id});
+    texts.push_back(text.empty() ? fmt::format("token {}", id) : text);
+  }
+  return texts.empty() ? "nothing" : join(texts, " ");
+}
+
+// Programs that load the folder put around a text what its tokenizer asks for, whatever the model was trained on.
+void warn_of_template(const ModelSource& source) {
+  if (!source.text_template || source.tokenizer.empty()) return;
+  const Tokenizer tokenizer = Tokenizer::load(source.tokenizer);
+  TextTemplate asked = tokenizer.text_template();
+  if (asked == *source.text_template) return;
+  if (const auto& eos = source.config.eos_token_id(); eos && !asked.after.empty() && asked.after.back() == *eos)
+    asked.after.pop_back();  // documents end with it
+  if (asked == *source.text_template) return;
+  log::warn(
+      "the tokenizer puts {} before and {} after a text, and the training data had {} and {}: transformers and "
+      "lm_eval do as the tokenizer asks, unless they are told otherwise (add_special_tokens=False)",
+      shown_ids(tokenizer, asked.before), shown_ids(tokenizer, asked.after),
+      shown_ids(tokenizer, source.text_template->before), shown_ids(tokenizer, source.text_template->after));
+}
+
+}  // namespace
+}  // namespace athanor
 
 ATHANOR_CORE_ENTRY(export) {
   using namespace athanor;
   const auto& given = *static_cast<const ExportArguments*>(arguments);
   const ModelSource source = open_model_source(given.run);
+  warn_of_template(source);
   HfExportOptions options;
   options.dtype = given.dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
   options.max_shard_bytes = given.max_shard_bytes;

@@ -4,10 +4,12 @@
 #include <cstdio>
 
 #include "base/launched.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "cli/core.h"
 #include "cli/core/written_answers.h"
 #include "documents/standard_input.h"
+#include "eval/text_beginning.h"
 #include "ops/cpu_allocator.h"
 #include "train/in_world.h"
 #include "train/rank_devices.h"
@@ -58,6 +60,13 @@ GenerationOptions options_of(const GenerateArguments& given) {
           .batch_size = given.batch_size};
 }
 
+// They are those of its makers, for their uses; ours are the options.
+void tell_sampling_settings(const HfGeneration& generation) {
+  if (generation.settings.empty()) return;
+  log::info("generation_config.json asks for {}; it is not applied: give --temperature and --top-p as you want them",
+            join(generation.settings, ", "));
+}
+
 // What decides which collectives a rank calls, and the tokens that it chooses.
 Options compared_options(const GenerateArguments& given) {
   return {{"--set", join(given.overrides, " ")},
@@ -78,11 +87,15 @@ int generate_in(comm::World& world, const GenerateArguments& given) {
   load.overrides = given.overrides;
   const LoadedModel model = load_model(given.model, world, load);
   std::unique_ptr<ContinuationReader> answers;
+  GenerationOptions options = options_of(given);
   if (prompts) {
-    prompts->check_all([&](const PromptText& prompt) { encode_prompt(model, prompt, given.max_new_tokens); });
+    if (given.special_tokens) options.around = beginning_of_texts(model).around;
+    tell_beginning(model, options.around);
+    tell_sampling_settings(model.source.config.generation);
+    prompts->check_all([&](const PromptText& prompt) { encode_prompt(model, prompt, options); });
     answers = given.json ? answers_as_json() : answers_as_text();
   }
-  generate(model, options_of(given), prompts.get(), answers.get());
+  generate(model, options, prompts.get(), answers.get());
   return 0;
 }
 
