@@ -26,6 +26,8 @@ class DocumentError : public DataError {
 };
 
 inline constexpr const char* kDamagedCompression = "damaged or cut-off compression (the rest of the file)";
+inline constexpr const char* kUnsupportedCompression = "compression that is not supported (the rest of the file)";
+inline constexpr const char* kOtherContent = "content that the file's name does not tell (the rest of the file)";
 inline constexpr const char* kCutOffJson = "JSON array that is cut off (the rest of the file)";
 inline constexpr const char* kInvalidJson = "invalid JSON";
 inline constexpr const char* kInvalidUtf8 = "invalid UTF-8";

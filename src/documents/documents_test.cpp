@@ -98,10 +98,55 @@ TEST_F(Documents, DamagedCompressionIsNamedByByte) {
   zst[zst.size() / 2] = static_cast<char>(zst[zst.size() / 2] ^ 0x55);
   EXPECT_SAYS(refused("a.jsonl.gz", gz), "damaged gzip at byte");
   EXPECT_SAYS(refused("a.jsonl.zst", zst), "damaged zstd at byte");
-  EXPECT_SAYS(refused("a.jsonl.gz", "{\"text\":\"a\"}"), "damaged gzip at byte 2: incorrect header check");
-  EXPECT_SAYS(refused("a.jsonl.zst", "{\"text\":\"a\"}"), "damaged zstd at byte 0: Unknown frame descriptor");
+  EXPECT_SAYS(refused("a.jsonl.gz", "\1\2\3\4"), "damaged gzip at byte 2: incorrect header check");
+  EXPECT_SAYS(refused("a.jsonl.zst", "\1\2\3\4\5\6\7\10\11\12"), "damaged zstd at byte 0: Unknown frame descriptor");
   EXPECT_SAYS(refused("a.jsonl.gz", gzip(many_lines(1)) + "more"), "damaged gzip");
   EXPECT_SAYS(refused("a.jsonl.gz", gzip(many_lines(1)) + std::string("\0\0x", 3)), "neither zeros nor another member");
+}
+
+TEST_F(Documents, ContentOfAnotherKindIsNamedAndNotCalledDamaged) {
+  const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n";
+  for (const char* name : {"a.txt", "a.md", "a.jsonl", "a.json", "a.jsonl.gz", "a.jsonl.zst"}) {
+    EXPECT_SAYS(refused(name, pointer),
+                std::string(name) + " is a pointer of Git LFS, not the file itself; get the file");
+  }
+  const std::string row = "{\"text\":\"a\"}\n";
+  EXPECT_SAYS(refused("a.jsonl", gzip(row)), "a.jsonl is compressed by gzip; give its name the ending .gz too");
+  EXPECT_SAYS(refused("a.txt", zstd(row)), "a.txt is compressed by zstd; give its name the ending .zst too");
+  EXPECT_SAYS(refused("a.jsonl.gz", row), "a.jsonl.gz is text, not gzip; give its name the ending of what it holds");
+  EXPECT_SAYS(refused("a.jsonl.zst", row), "a.jsonl.zst is text, not zstd");
+  EXPECT_SAYS(refused("a.jsonl.gz", zstd(row)), "a.jsonl.gz is compressed by zstd; decompress it");
+  EXPECT_SAYS(refused("a.jsonl.gz", gzip(gzip(row))), "what is compressed in it is compressed by gzip");
+  EXPECT_SAYS(refused("a.jsonl", "<!DOCTYPE html>\n<html>"), "a.jsonl is an HTML page");
+  EXPECT_EQ(read("a.txt", "<html>a</html>"), (Texts{"<html>a</html>"})) << "a page may be a document";
+  EXPECT_SAYS(refused("a.txt", std::string(257, '\0') + "ustar"), "a.txt is a tar archive; unpack it");
+  EXPECT_EQ(skip("a.txt", pointer), Texts{});
+  EXPECT_EQ(skipped_, (SkipCounts{{kOtherContent, 1}}));
+}
+
+constexpr unsigned char kWindow2GiB = 21 << 3, kWindow128MiB = 17 << 3;
+
+TEST_F(Documents, AZstdWindowOfTwoGibibytesIsReadWhereMemoryAllowsIt) {
+  const auto frame = zstd_frame("{\"text\":\"a\"}\n", kWindow2GiB);
+  EXPECT_EQ(read("a.jsonl.zst", frame), (Texts{"a"}));
+  const auto file = write("a.jsonl.zst", zstd("{\"text\":\"b\"}\n") + frame);
+  Texts texts;
+  const auto message = refusal<DocumentError>([&] {
+    read_documents(file, {.max_zstd_window = uint64_t{128} << 20},
+                   [&](Document&& document) { texts.push_back(document.text); });
+  });
+  EXPECT_SAYS(message, "has a window of 2.00GiB, and 128.00MiB is the most here; decompress the file");
+  EXPECT_EQ(texts, (Texts{"b"}));
+  EXPECT_SAYS(refused("a.jsonl.zst", zstd_frame("", kWindow2GiB + 8)), "has a window of 4.00GiB, and 2.00GiB is");
+}
+
+TEST_F(Documents, AZstdDictionaryIsNamedAsNotSupported) {
+  EXPECT_SAYS(
+      refused("a.jsonl.zst", zstd_frame("x", kWindow128MiB, 7)),
+      "the zstd frame at byte 0 needs a dictionary (number 7), which is not supported; decompress it with `zstd -d "
+      "-D");
+  skip("a.jsonl.zst", zstd_frame("x", kWindow128MiB, 7));
+  EXPECT_EQ(skipped_, (SkipCounts{{kUnsupportedCompression, 1}}));
 }
 
 TEST_F(Documents, WhatStandsBeforeTheDamageIsKeptWhenSkipping) {

@@ -4,9 +4,14 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
+
+#include "base/content_kind.h"
 #include "base/error.h"
 #include "base/own_folder.h"
 #include "documents/document_error.h"
+#include "documents/other_content.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -29,12 +34,16 @@ void* parquet_function(const std::string& file, const char* name) {
 uint64_t parquet_size(const fs::path& file) {
   const int fd = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) fail_errno("cannot open", file.string());
+  std::array<char, kContentBytes> first;
+  const ssize_t num_first = ::pread(fd, first.data(), first.size(), 0);
   ::close(fd);
   ATHANOR_CHECK_DATA(fs::is_regular_file(file), "{}: Parquet is read from its end: name a regular file", file.string());
   const auto size = fs::file_size(file);
   if (size == 0)
     throw DocumentError(kNoDocuments,
                         file.string() + " is empty; leave it out, or pass over such files with --on-error skip");
+  check_stored_content({first.data(), static_cast<size_t>(std::max<ssize_t>(0, num_first))}, file.string(),
+                       {InputKind::kParquet});
   return size;
 }
 

@@ -8,6 +8,7 @@
 #include "base/text.h"
 #include "documents/attribute_records.h"
 #include "documents/json_cutter.h"
+#include "documents/other_content.h"
 #include "documents/parquet_records.h"
 #include "documents/standard_input.h"
 
@@ -24,8 +25,7 @@ bool is_blank(std::string_view text) {
 // The decompressed bytes with a look-ahead of one byte; counts lines.
 class Bytes {
  public:
-  Bytes(const std::filesystem::path& file, Compression compression)
-      : source_(open_bytes(file, compression)), buffer_(kRecordBytes, '\0') {}
+  explicit Bytes(std::unique_ptr<ByteSource> source) : source_(std::move(source)), buffer_(kRecordBytes, '\0') {}
 
   // Returns -1 at the end.
   int peek() { return available() ? static_cast<unsigned char>(buffer_[at_]) : -1; }
@@ -79,6 +79,11 @@ class Bytes {
     if (available() && std::string_view(buffer_.data(), filled_).starts_with(kMark)) at_ += kMark.size();
   }
 
+  // Returns bytes that follow; none at the end.
+  std::string_view following() {
+    return available() ? std::string_view(buffer_).substr(at_, filled_ - at_) : std::string_view();
+  }
+
   uint64_t line() const { return line_; }
   uint64_t byte_in_line() const { return byte_in_line_; }
   uint64_t file_position() const { return source_->file_position(); }
@@ -103,9 +108,9 @@ enum class Layout { kWhole, kLines, kUnknownJson, kArray, kValues };
 
 // Records of text files and JSON files.
 struct CutRecords : public RecordSource {
-  CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_bytes)
-      : file(shown_name(path)), max_record_bytes(max_bytes) {
-    bytes.emplace(path, format.compression);
+  CutRecords(const std::filesystem::path& path, const InputFormat& format, uint64_t max_zstd_window, uint64_t max_bytes)
+      : file(shown_name(path)), file_format(format), max_record_bytes(max_bytes) {
+    bytes.emplace(open_bytes(path, format, max_zstd_window));
     layout = format.kind == InputKind::kText        ? Layout::kWhole
              : format.kind == InputKind::kJsonLines ? Layout::kLines
                                                     : Layout::kUnknownJson;
@@ -127,6 +132,7 @@ struct CutRecords : public RecordSource {
     record.is_json = layout != Layout::kWhole;
     if (!started) {
       started = true;
+      check_document_content(bytes->following(), file, file_format);
       bytes->skip_byte_order_mark();
       if (bytes->peek() < 0)
         throw DocumentError(kNoDocuments,
@@ -236,6 +242,7 @@ struct CutRecords : public RecordSource {
   }
 
   std::string file;
+  InputFormat file_format;
   uint64_t max_record_bytes;
   std::optional<Bytes> bytes;
   Layout layout = Layout::kWhole;
@@ -247,7 +254,7 @@ std::unique_ptr<RecordSource> open_records(const std::filesystem::path& file, co
   const auto format = is_standard_input(file) ? options.standard_input : input_format(file);
   ATHANOR_CHECK_DATA(format, "{}: unknown kind of file", shown_name(file));
   if (format->kind == InputKind::kParquet) return open_parquet_records(file, options, max_record_bytes);
-  return std::make_unique<CutRecords>(file, *format, max_record_bytes);
+  return std::make_unique<CutRecords>(file, *format, options.max_zstd_window, max_record_bytes);
 }
 
 }  // namespace
@@ -262,12 +269,6 @@ bool RecordReader::next(Record& record) {
   try {
     record = Record();
     over_ = !source_->next(record);
-  } catch (const DocumentError&) {
-    over_ = true;
-    throw;
-  } catch (const DamagedBytes& error) {
-    over_ = true;
-    throw DocumentError(kDamagedCompression, error.what());
   } catch (...) {
     over_ = true;
     throw;
@@ -279,12 +280,8 @@ void check_compression(const std::filesystem::path& file) {
   const auto format = input_format(file);  // none of standard input, which cannot be read again
   if (!format || format->compression == Compression::kNone) return;
   std::vector<char> buffer(kRecordBytes);
-  try {
-    const auto source = open_bytes(file, format->compression);
-    while (source->read(buffer.data(), buffer.size()) > 0) {
-    }
-  } catch (const DamagedBytes& error) {
-    throw DocumentError(kDamagedCompression, error.what());
+  const auto source = open_bytes(file, *format);
+  while (source->read(buffer.data(), buffer.size()) > 0) {
   }
 }
 

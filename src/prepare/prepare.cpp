@@ -37,7 +37,8 @@ class Preparing {
       : options_(options), job_(std::move(job)), partial_(partial), manifest_(job_.manifest),
         num_threads_(thread_count("--threads", options.num_threads)), input_bytes_(sum_bytes(job_.files)),
         budget_(plan_memory({options.memory_bytes, num_threads_, options.chunk_bytes, table_bytes(),
-                             job_.tokenizer.file_name().ends_with(".model")})) {}
+                             job_.tokenizer.file_name().ends_with(".model"),
+                             find_zstd_windows(job_.files, job_.documents)})) {}
 
   DataManifest run() {
     open();
@@ -128,6 +129,7 @@ class Preparing {
                                budget_.shared_document_bytes,
                                budget_.large_document_remedy(),
                                options_.stopping};
+    tokenizing.documents.max_zstd_window = budget_.max_zstd_window;
     ProgressBar progress("tokenizing", input_bytes_, "B");
     if (!tokenize_files(job_.tokenizer, tokenizing, *ledger_, progress))
       throw PrepareStopped("stopped; " + how_to_continue());

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "documents/testing/compressed.h"
+#include "prepare/memory_budget.h"
 #include "prepare/testing/data_test.h"
 
 namespace athanor::prepare_test {
@@ -368,6 +369,33 @@ TEST_F(Preparing, TheEndTokenIsFoundOrAskedFor) {
                 find_eos(tokenizer_with({"</s>", "<eos>"}), "");
               }),
               "</s> and <eos>: choose the one");
+}
+
+TEST_F(Preparing, MemoryIsPlannedForTheWindowsOfZstdAndOneThatDoesNotFitIsNamed) {
+  constexpr unsigned char kWindow2GiB = 21 << 3;
+  const auto file = write("a.jsonl.zst", zstd_frame(json_row("a document of some length"), kWindow2GiB)).string();
+  auto made = options({file});
+  made.memory_bytes = uint64_t{512} << 20;
+  for (const auto on_error : {OnError::kFail, OnError::kSkip}) {
+    made.documents.on_error = on_error;
+    EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "2.00GiB of it for the zstd window of " + file);
+  }
+  made.memory_bytes = uint64_t{3} << 30;
+  EXPECT_EQ(prepare(made).documents, 1);
+}
+
+TEST(MemoryBudget, HasFewerThreadsForFilesWithLargeWindows) {
+  constexpr uint64_t kGiB = uint64_t{1} << 30;
+  const auto threads = [](std::vector<uint64_t> windows) {
+    MemoryNeeds needs{.asked = 3 * kGiB, .num_threads = 4, .chunk_bytes = 1 << 19};
+    needs.windows.bytes = std::move(windows);
+    const auto budget = plan_memory(needs);
+    EXPECT_GT(budget.max_document_bytes, 0u);
+    return budget.num_threads;
+  };
+  EXPECT_EQ(threads({}), 4);
+  EXPECT_EQ(threads({2 * kGiB}), 4) << "only one file has it";
+  EXPECT_EQ(threads({kGiB, kGiB, kGiB, kGiB}), 2);
 }
 
 }  // namespace

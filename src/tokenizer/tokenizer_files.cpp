@@ -1,8 +1,10 @@
 #include "tokenizer/tokenizer_files.h"
 
 #include <algorithm>
+#include <string_view>
 #include <vector>
 
+#include "base/content_kind.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -21,24 +23,49 @@ fs::path merges_beside(const fs::path& vocab) {
   return vocab.parent_path() / name.replace(name.size() - kVocab.size(), kVocab.size(), "merges.txt");
 }
 
+// Lines "IQ== 0": the bytes of a token in base64, and its rank. Llama 3's tokenizer.model is such a file.
+bool is_tiktoken(std::string_view bytes) {
+  const auto line = bytes.substr(0, bytes.find('\n'));
+  const size_t space = std::min(line.find(' '), line.size());
+  const auto token = line.substr(0, space);
+  const auto rank = line.substr(std::min(space + 1, line.size()));
+  const size_t length = std::min(
+      token.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"), token.size());
+  return length > 0 && token.size() % 4 == 0 && token.find_first_not_of('=', length) == token.npos &&
+         token.size() - length <= 2 && !rank.empty() && rank.find_first_not_of("0123456789\r") == rank.npos;
+}
+
+std::string read_tokenizer_file(const fs::path& file) {
+  auto bytes = read_file(file);
+  const auto kind = recognise_content(std::string_view(bytes).substr(0, kContentBytes));
+  ATHANOR_CHECK_DATA(kind == ContentKind::kUnknown, "{} is {}", file.string(), describe_content(kind));
+  ATHANOR_CHECK_DATA(!is_tiktoken(bytes),
+                     "{} is a vocabulary of tiktoken, which is not read here; name the model's tokenizer.json, which "
+                     "transformers reads too",
+                     file.string());
+  return bytes;
+}
+
 std::shared_ptr<const TokenizerBackend> load_gpt2(const fs::path& vocab, const fs::path& merges,
                                                   const CompanionFiles& companions) {
   ATHANOR_CHECK_DATA(fs::is_regular_file(merges),
                      "{}: a GPT-2 vocabulary needs its merges in the same folder: no file {}", vocab.string(),
                      merges.string());
-  const auto json = json_of_gpt2_files(read_file(vocab), vocab.string(), read_file(merges), merges.string());
+  const auto json =
+      json_of_gpt2_files(read_tokenizer_file(vocab), vocab.string(), read_tokenizer_file(merges), merges.string());
   return make_json_tokenizer(json, vocab.string() + " with " + merges.filename().string(), false, companions);
 }
 
 std::shared_ptr<const TokenizerBackend> load_backend(const fs::path& file, const CompanionFiles& companions) {
-  if (file.extension() == ".model") return make_sentencepiece_tokenizer(read_file(file), file.string(), companions);
+  if (file.extension() == ".model")
+    return make_sentencepiece_tokenizer(read_tokenizer_file(file), file.string(), companions);
   if (const auto merges = merges_beside(file); !merges.empty()) return load_gpt2(file, merges, companions);
   const auto name = file.filename().string();
   ATHANOR_CHECK_DATA(
       !name.ends_with("merges.txt") && name != "vocab.bpe",
       "{}: this file has only merges; name the vocabulary in the same folder (vocab.json or encoder.json)",
       file.string());
-  return make_json_tokenizer(read_file(file), file.string(), false, companions);
+  return make_json_tokenizer(read_tokenizer_file(file), file.string(), false, companions);
 }
 
 LoadedTokenizer load_file(const fs::path& file, bool with_companions) {

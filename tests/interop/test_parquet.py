@@ -184,13 +184,15 @@ def test_an_empty_file_is_skipped_when_asked_and_counted(athanor, tmp_path):
 
 
 def test_garbage_and_encryption_are_refused_by_name(athanor, tokenizer, tmp_path):
-    (tmp_path / "a.parquet").write_text("this is no Parquet at all")
+    (tmp_path / "a.parquet").write_bytes(b"\1\2 this is no Parquet at all")
     (tmp_path / "b.parquet").write_bytes(b"PAR1")
     (tmp_path / "c.parquet").write_bytes(b"PAR1" + bytes(50) + b"\xff\xff\xff\x7fPAR1")
     (tmp_path / "d.parquet").write_bytes(b"PAR1" + bytes(50) + b"\x10\x00\x00\x00PARE")
     for name in "abcd":
         said = refused(athanor, tokenizer, tmp_path, tmp_path / f"{name}.parquet")
         assert f"{name}.parquet: cannot be read as Parquet" in said and "get the file again" in said
+    (tmp_path / "a.parquet").write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 12\n")
+    assert "a.parquet is a pointer of Git LFS" in refused(athanor, tokenizer, tmp_path, tmp_path / "a.parquet")
 
 
 @pytest.mark.parametrize("attempts", [24, pytest.param(60, marks=pytest.mark.slow)])

@@ -4,6 +4,7 @@
 #include <zlib.h>
 #include <zstd.h>
 
+#include <cstdint>
 #include <string>
 
 namespace athanor {
@@ -29,6 +30,18 @@ inline std::string zstd(const std::string& text) {
   out.resize(ZSTD_compress2(context, out.data(), out.size(), text.data(), text.size()));
   ZSTD_freeCCtx(context);
   return out;
+}
+
+/// A zstd frame with one block that is not compressed. Its window is 1 KiB · 2^(window_byte / 8), and an eighth of that
+/// for each of window_byte % 8.
+inline std::string zstd_frame(const std::string& text, unsigned char window_byte, unsigned char dictionary_id = 0) {
+  std::string out("\x28\xB5\x2F\xFD");
+  out += dictionary_id ? '\x01' : '\0';
+  out += static_cast<char>(window_byte);
+  if (dictionary_id) out += static_cast<char>(dictionary_id);
+  const auto block = static_cast<uint32_t>(text.size() << 3 | 1);  // the last block
+  for (int shift = 0; shift < 24; shift += 8) out += static_cast<char>(block >> shift);
+  return out + text;
 }
 
 }  // namespace athanor
