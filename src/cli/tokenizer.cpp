@@ -1,11 +1,12 @@
 // athanor tokenizer trains a tokenizer, and shows what one does to text.
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "base/text_lines.h"
 #include "cli/commands.h"
 #include "cli/format_option.h"
 #include "cli/whole_number.h"
@@ -118,28 +120,30 @@ void add_train(CLI::App& parent) {
   command->callback([arguments] { train(*arguments); });
 }
 
+int open_lines(const std::string& input) {
+  if (is_standard_input(input)) {
+    announce_terminal("lines");
+    return STDIN_FILENO;
+  }
+  ATHANOR_CHECK_DATA(!std::filesystem::is_directory(input), "{} is a folder; name a file of lines", input);
+  ATHANOR_CHECK_DATA(std::filesystem::exists(input), "{} does not exist; name a file of lines, or - for standard input",
+                     input);
+  const int descriptor = ::open(input.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) fail_errno("cannot open", input);
+  return descriptor;
+}
+
 // Calls `work` with each line of a file or of standard input; an exception gets the line's number.
 template <class Work>
 void for_each_input_line(const std::string& input, Work&& work) {
-  std::ifstream file;
-  if (is_standard_input(input)) {
-    announce_terminal("lines");
-  } else {
-    ATHANOR_CHECK_DATA(!std::filesystem::is_directory(input), "{} is a folder; name a file of lines", input);
-    ATHANOR_CHECK_DATA(std::filesystem::exists(input),
-                       "{} does not exist; name a file of lines, or - for standard input", input);
-    file.open(input);
-    if (!file) fail_errno("cannot open", input);
-  }
-  std::istream& lines = is_standard_input(input) ? std::cin : file;
-  std::string line;
-  for (uint64_t number = 1; std::getline(lines, line); ++number) {
+  TextLines lines(shown_name(input), open_lines(input));
+  while (const auto line = lines.next()) {
     try {
-      work(line);
+      work(*line);
     } catch (const DataError& error) {
-      fail<DataError>("{}, line {}: {}", shown_name(input), number, error.what());
+      fail<DataError>("{}, line {}: {}", shown_name(input), lines.number(), error.what());
     } catch (const nlohmann::json::exception& error) {
-      fail<DataError>("{}, line {}: {}", shown_name(input), number, error.what());
+      fail<DataError>("{}, line {}: {}", shown_name(input), lines.number(), error.what());
     }
   }
 }

@@ -177,6 +177,40 @@ TEST_F(Documents, InvalidJsonIsNamedByLineAndByte) {
   EXPECT_SAYS(refused("a.jsonl", R"({"text":"a","text":"b"})"), "\"text\" occurs 2 times");
 }
 
+TEST_F(Documents, ATextFieldIsAnExactNameFirstAndThenAPath) {
+  const auto texts = [&](const std::string& rows) {
+    Texts found;
+    read_documents(write("a.jsonl", rows), {.text_field = "doc.body"},
+                   [&](Document&& document) { found.push_back(document.text); });
+    return found;
+  };
+  EXPECT_EQ(texts(R"({"doc":{"x":{"body":"no"},"body":"nested"},"body":"no"})"), Texts{"nested"});
+  EXPECT_EQ(texts(R"({"doc":{"body":"nested"},"doc.body":"exact"})"), Texts{"exact"});
+  EXPECT_EQ(texts(R"({"x":[1,{"doc":{"body":"no"}}],"doc":{"body":"b","y":NaN}})"), Texts{"b"}) << "not the fast path";
+  EXPECT_EQ(texts("{\"doc.body\":\"a\"}\n{\"doc\":{\"body\":\"b\"}}"), (Texts{"a", "b"}));
+  const auto refuses = [&](const std::string& row) { return refusal<DocumentError>([&] { texts(row); }); };
+  EXPECT_SAYS(refuses(R"({"doc":{"body":"a","body":"b"}})"), "the field \"doc.body\" occurs 2 times");
+  EXPECT_SAYS(refuses(R"({"doc":{"body":"a"},"doc":{"body":"b"}})"), "the field \"doc.body\" occurs 2 times");
+  EXPECT_SAYS(refuses(R"({"doc":{"body":1}})"), "the field \"doc.body\" is a number");
+  EXPECT_SAYS(refuses(R"({"doc":null})"), "the field \"doc.body\" is null");
+  EXPECT_SAYS(refuses(R"({"doc":[{"body":"a"}]})"), "no field \"doc.body\"; there is doc");
+  EXPECT_SAYS(refuses(R"({"doc":{"body":"a"},"doc.body":2})"), "the field \"doc.body\" is a number");
+}
+
+TEST_F(Documents, WhatOnlyPythonWritesSpoilsNoFieldButTheText) {
+  EXPECT_EQ(read("a.jsonl",
+                 "{\"text\":\"NaN \\ud83d\\ude00\",\"score\":NaN,\"s\":[-Infinity,Infinity,{\"x\":1e999}]}\n"
+                 "{\"title\":\"\\ud83d\",\"text\":\"\\ufffd\"}\n{\"\\udc00\":\"\\\\ud83d\",\"text\":\"b\"}"),
+            (Texts{"NaN 😀", "\uFFFD", "b"}));
+  EXPECT_SAYS(refused("a.jsonl", R"({"text":"a\ud83d","score":NaN})"),
+              "a.jsonl:1: invalid JSON at byte 16 of the line");
+  EXPECT_SAYS(refused("a.jsonl", R"({"text":NaN})"), "the field \"text\" is a number, a string is needed");
+  for (const char* row : {R"({"text":"a","x":nan})", R"({"text":"a","x":NaNs})", R"({"text":"a","x":+Infinity})",
+                          R"({"text":"a","x":1e+})", R"({"text":"a","x":NaN)", R"({"text":"a","x":"\ud83"})"}) {
+    EXPECT_SAYS(refused("a.jsonl", row), "a.jsonl:1: invalid JSON at byte") << row;
+  }
+}
+
 TEST_F(Documents, AMissingFieldIsNamedWithThoseThereAre) {
   EXPECT_SAYS(refused("a.jsonl", R"({"message":"a","meta":{"x":1}})"),
               "a.jsonl:1: no field \"text\"; there is message, meta");

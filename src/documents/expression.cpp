@@ -102,8 +102,22 @@ class Evaluation {
     return std::get<bool>(node.literal);
   }
 
+  // True if the names, joined by points, are the name of the field with the text.
+  bool is_text(const std::vector<std::variant<std::string, size_t>>& steps) const {
+    auto rest = subject_.text_field;
+    for (size_t i = 0; i < steps.size(); ++i) {
+      const auto* name = std::get_if<std::string>(&steps[i]);
+      if (!name || !rest.starts_with(*name)) return false;
+      rest.remove_prefix(name->size());
+      if (i + 1 == steps.size()) return rest.empty();
+      if (!rest.starts_with('.')) return false;
+      rest.remove_prefix(1);
+    }
+    return false;
+  }
+
   Value path(const ExpressionNode& node) const {
-    if (node.steps.size() == 1 && std::get<std::string>(node.steps[0]) == subject_.text_field) return subject_.text;
+    if (is_text(node.steps)) return subject_.text;
     const json* at = &subject_.document;
     for (const auto& step : node.steps) {
       if (const auto* name = std::get_if<std::string>(&step)) {

@@ -28,7 +28,7 @@ class ExpressionError : public DataError {
 /// The document that an expression is evaluated on.
 struct ExpressionSubject {
   const nlohmann::json& document;  ///< an object; it need not have the field with the text
-  std::string_view text_field;     ///< name of the field with the text
+  std::string_view text_field;     ///< name of the field with the text, or its path "a.b"
   std::string_view text;           ///< its value
 };
 

@@ -14,8 +14,9 @@ struct JsonText {
   size_t error_offset = 0;      ///< if there is no text, the byte of `json`, from 0, with the syntax error; else 0
 };
 
-/// Returns the string that the object `json` has under `field`, or `json` itself if that is a string and
-/// `may_be_string`. `json` must be valid UTF-8. No content of `json` makes it throw.
+/// Returns the string that the object `json` has under `field` (field_path.h), or `json` itself if that is a string and
+/// `may_be_string`. What only Python's json accepts (python_json.h) is an error in the text alone, not in other fields.
+/// `json` must be valid UTF-8. No content of `json` makes it throw.
 JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
 /// Returns the result of find_json_text by a complete parser, without the fast path for usual rows (json_scan.h), which

@@ -61,17 +61,17 @@ void Selection::add_filter(bool keeps, const std::string& text) {
   }
 }
 
-std::vector<std::string> Selection::scalar_paths(const std::string& text_field) const {
-  std::vector<std::string> names;
-  if (!options_.attributes.empty()) names.emplace_back(kId);
+std::vector<FieldPath> Selection::scalar_paths(const std::string& text_field) const {
+  std::vector<FieldPath> found;
+  if (!options_.attributes.empty()) found.push_back({kId});
   for (const auto& path : paths_) {
-    const auto name = join(path.steps, ".");
     const bool from_files = path.steps[0] == kAttributes && !options_.attributes.empty();
-    if (name != text_field && !from_files && std::find(names.begin(), names.end(), name) == names.end()) {
-      names.push_back(name);
+    const bool is_text = join(path.steps, ".") == text_field;
+    if (!is_text && !from_files && std::find(found.begin(), found.end(), path.steps) == found.end()) {
+      found.push_back(path.steps);
     }
   }
-  return names;
+  return found;
 }
 
 json Selection::read_document(const Record& record, const std::filesystem::path& file) const {
@@ -134,7 +134,7 @@ void Selection::note_paths(const json& document, const std::string& text_field) 
       const bool there = at && at->is_object() && at->contains(step);
       at = there ? &(*at)[step] : nullptr;
     }
-    if (at || path.steps[0] == text_field) path.found->store(true, std::memory_order_relaxed);
+    if (at || join(path.steps, ".") == text_field) path.found->store(true, std::memory_order_relaxed);
   }
 }
 

@@ -10,6 +10,7 @@
 
 #include "config/selection_options.h"
 #include "documents/expression.h"
+#include "documents/field_path.h"
 #include "documents/record_source.h"
 
 namespace athanor {
@@ -30,9 +31,9 @@ class Selection {
   std::string_view judge(const Record& record, std::string_view text, const std::filesystem::path& file,
                          const std::string& text_field) const;
 
-  /// Returns the dotted paths of the fields that must be read from tables in addition to the text (those in attribute
-  /// files are not among them).
-  std::vector<std::string> scalar_paths(const std::string& text_field) const;
+  /// Returns the paths of the fields that must be read from tables in addition to the text (those in attribute files
+  /// are not among them).
+  std::vector<FieldPath> scalar_paths(const std::string& text_field) const;
 
   /// Returns the paths that no document had, if any document was judged: most likely they are mistyped.
   std::vector<std::string> paths_never_found() const;

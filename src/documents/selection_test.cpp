@@ -131,6 +131,18 @@ TEST_F(Selecting, AValueThatDoesNotFitNamesDocumentAndPosition) {
   EXPECT_SAYS(refused<ConfigError>(file, {{}, {}, {"id >"}}), "--drop 'id >': position 5: a value is expected");
 }
 
+TEST_F(Selecting, ATextNamedByAPathIsReadByThatPath) {
+  const auto file = write("a.jsonl", R"({"doc":{"body":"long text"}})"
+                                     "\n"
+                                     R"({"doc.body":"short"})");
+  std::string texts;
+  SelectionOptions options;
+  options.keep = {"len(doc.body) > 5"};
+  read_documents(file, {.text_field = "doc.body", .selection = make_selection(options)},
+                 [&](Document&& document) { texts += document.text; });
+  EXPECT_EQ(texts, "long text");
+}
+
 TEST_F(Selecting, PathsThatNoDocumentHasAreTold) {
   const auto file = write("a.jsonl", documents({1, 2}));
   const auto selection = make_selection({{}, {"id > 0 or sorce == 'x' or metadata.a > 1"}, {"len(text) > 9"}});

@@ -1,21 +1,21 @@
 #include "eval/prompts.h"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <cerrno>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/text.h"
+#include "base/text_lines.h"
+#include "documents/document_error.h"
+#include "documents/inputs.h"
+#include "documents/json_text.h"
+#include "documents/standard_input.h"
 
 namespace athanor {
 namespace {
-
-constexpr const char* kDash = "-";
 
 class ListedPrompts : public PromptSource {
  public:
@@ -40,74 +40,12 @@ class ListedPrompts : public PromptSource {
   size_t next_ = 0;
 };
 
-/// Lines of a file descriptor, which it closes unless it is standard input.
-class Lines {
- public:
-  Lines(std::string file, int descriptor) : file_(std::move(file)), descriptor_(descriptor) {}
-  ~Lines() {
-    if (descriptor_ != STDIN_FILENO) ::close(descriptor_);
-  }
-  Lines(const Lines&) = delete;
-  Lines& operator=(const Lines&) = delete;
-
-  std::optional<std::string> next(const std::function<void()>& wait) {
-    for (;;) {
-      if (const size_t end = buffer_.find('\n', searched_); end != std::string::npos) return take(end, 1);
-      searched_ = buffer_.size();
-      if (ended_) return buffer_.empty() ? std::nullopt : std::optional(take(buffer_.size(), 0));
-      if (!is_readable(wait)) return std::nullopt;
-      read_more();
-    }
-  }
-  bool at_end() const { return ended_ && buffer_.empty(); }
-  int64_t number() const { return number_; }  ///< number of the last line, from 1
-
- private:
-  std::string take(size_t length, size_t newline) {
-    std::string line = buffer_.substr(0, length);
-    buffer_.erase(0, length + newline);
-    searched_ = 0;
-    ++number_;
-    if (line.ends_with('\r')) line.pop_back();
-    return line;
-  }
-
-  // Waits until read() would not. A regular file never waits.
-  bool is_readable(const std::function<void()>& wait) const {
-    constexpr int kLook_ms = 1000;
-    for (;;) {
-      pollfd look{descriptor_, POLLIN, 0};
-      const int ready = ::poll(&look, 1, wait ? kLook_ms : 0);
-      if (ready > 0) return true;
-      if (ready < 0 && errno != EINTR) fail_errno("cannot read", file_);
-      if (!wait) return false;
-      wait();
-    }
-  }
-
-  void read_more() {
-    std::array<char, 1 << 16> bytes;
-    const ssize_t count = ::read(descriptor_, bytes.data(), bytes.size());
-    if (count < 0 && errno == EINTR) return;
-    if (count < 0) fail_errno("cannot read", file_);
-    ended_ = count == 0;
-    buffer_.append(bytes.data(), static_cast<size_t>(count));
-  }
-
-  std::string file_;
-  int descriptor_;
-  std::string buffer_;
-  size_t searched_ = 0;
-  int64_t number_ = 0;
-  bool ended_ = false;
-};
-
 class PromptLines : public PromptSource {
  public:
   explicit PromptLines(const std::string& file)
-      : file_(file), is_json_(file.ends_with(".jsonl")), lines_(file, open(file)) {
+      : file_(file), is_json_(holds_json(file)), lines_(shown_name(file), open(file)) {
     struct stat status {};
-    if (file != kDash && ::stat(file.c_str(), &status) == 0) {
+    if (!is_standard_input(file) && ::stat(file.c_str(), &status) == 0) {
       ATHANOR_CHECK_DATA(!S_ISDIR(status.st_mode), "--prompts: {} is a folder; name a file of prompts, one a line",
                          file);
       can_repeat_ = S_ISREG(status.st_mode);
@@ -115,38 +53,57 @@ class PromptLines : public PromptSource {
   }
 
   std::optional<PromptText> next(const std::function<void()>& wait) override {
-    const auto line = lines_.next(wait);
-    if (!line && lines_.at_end()) require_any(lines_.number());
-    return line ? std::optional(prompt(*line, lines_.number())) : std::nullopt;
+    auto found = next_of(lines_, wait);
+    any_ |= found.has_value();
+    if (lines_.at_end()) require(any_);
+    return found;
   }
   bool at_end() const override { return lines_.at_end(); }
 
   void check_all(const std::function<void(const PromptText&)>& f) const override {
     if (!can_repeat_) return;
-    Lines lines(file_, open(file_));
-    while (const auto line = lines.next([] {})) f(prompt(*line, lines.number()));
-    require_any(lines.number());
+    TextLines lines(file_, open(file_));
+    bool any = false;
+    for (; const auto prompt = next_of(lines, [] {}); any = true) f(*prompt);
+    require(any);
   }
 
  private:
+  // The ending decides as for documents. Files of unknown endings are lines of text.
+  static bool holds_json(const std::string& file) {
+    const auto format = input_format(file);
+    if (!format) return false;
+    ATHANOR_CHECK_DATA(format->compression == Compression::kNone, "--prompts: {} is compressed; decompress it", file);
+    ATHANOR_CHECK_DATA(
+        format->kind == InputKind::kText || format->kind == InputKind::kJsonLines,
+        "--prompts: {}: prompts are lines of text, or, in a .jsonl file, a row {{\"prompt\": \"...\"}} on "
+        "each line",
+        file);
+    return format->kind == InputKind::kJsonLines;
+  }
+
   static int open(const std::string& file) {
-    if (file == kDash) return STDIN_FILENO;
+    if (is_standard_input(file)) return STDIN_FILENO;
     const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC);
     ATHANOR_CHECK_DATA(descriptor >= 0 || errno != ENOENT,
                        "--prompts: {} is not there; name a file of prompts, one a line, or - for standard input", file);
     if (descriptor < 0) fail_errno("--prompts: cannot open", file);
     return descriptor;
   }
-  std::string shown() const { return file_ == kDash ? "standard input" : file_; }
-
-  void require_any(int64_t count) const {
-    ATHANOR_CHECK_DATA(count > 0, "--prompts: {} is empty; it needs a prompt on each line", shown());
+  void require(bool any) const {
+    ATHANOR_CHECK_DATA(any, "--prompts: {} is empty; it needs a prompt on each line", shown_name(file_));
   }
 
-  PromptText prompt(std::string line, int64_t number) const {
-    constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
-    const std::string name = shown() + " line " + std::to_string(number);
-    if (number == 1 && line.starts_with(kByteOrderMark)) line.erase(0, kByteOrderMark.size());
+  // Blank lines between rows of JSON are passed over, as they are in documents.
+  std::optional<PromptText> next_of(TextLines& lines, const std::function<void()>& wait) const {
+    while (const auto line = lines.next(wait)) {
+      if (!is_json_ || line->find_first_not_of(" \t\r") != std::string::npos) return prompt(*line, lines.number());
+    }
+    return std::nullopt;
+  }
+
+  PromptText prompt(const std::string& line, int64_t number) const {
+    const std::string name = shown_name(file_) + " line " + std::to_string(number);
     const auto invalid = find_invalid_utf8(line);
     ATHANOR_CHECK_DATA(!invalid, "{} has invalid UTF-8 at byte {}; convert it to UTF-8", name, invalid.value_or(0));
     if (is_json_) return {field_of(line, name), name};
@@ -158,17 +115,19 @@ class PromptLines : public PromptSource {
   }
 
   static std::string field_of(const std::string& line, const std::string& name) {
-    const auto row = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-    ATHANOR_CHECK_DATA(row.is_object(), "{} is no JSON object; write {{\"prompt\": \"...\"}} on each line", name);
-    const auto field = row.find("prompt");
-    ATHANOR_CHECK_DATA(field != row.end(), "{} has no field \"prompt\"", name);
-    ATHANOR_CHECK_DATA(field->is_string(), "{}: its field \"prompt\" is no string", name);
-    return field->get<std::string>();
+    auto found = find_json_text(line, "prompt", false);
+    if (!found.cause) return std::move(found.text);
+    const std::string_view cause = found.cause;
+    ATHANOR_CHECK_DATA(cause != kInvalidJson, "{} is no JSON object: {}; write {{\"prompt\": \"...\"}} on each line",
+                       name, found.message);
+    ATHANOR_CHECK_DATA(cause != kMissingField, "{} has no field \"prompt\"; write {{\"prompt\": \"...\"}} on each line",
+                       name);
+    fail<DataError>("{}: its field \"prompt\" is no string", name);
   }
 
   std::string file_;
-  bool is_json_, can_repeat_ = false;
-  Lines lines_;
+  bool is_json_, can_repeat_ = false, any_ = false;
+  TextLines lines_;
 };
 
 }  // namespace

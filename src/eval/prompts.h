@@ -35,9 +35,10 @@ class PromptSource {
 /// The prompts of a command line; `option` names them in messages.
 std::unique_ptr<PromptSource> listed_prompts(std::vector<std::string> texts, const std::string& option);
 
-/// The lines of a file, in a .jsonl file the field `prompt` of each; memory does not grow with their number. Lines of
-/// standard input ("-") and of a pipe are prompts as they come.
-/// @throws DataError if the file is not there, or is a folder; IoError if it cannot be opened.
+/// The lines of a file (text_lines.h), in a file of JSON lines (inputs.h) the field `prompt` of each; memory does not
+/// grow with their number. Lines of standard input ("-") and of a pipe are prompts as they come.
+/// @throws DataError if the file is not there, is a folder, or has the ending of another format; IoError if it cannot
+/// be opened.
 std::unique_ptr<PromptSource> prompts_of_file(const std::string& file);
 
 }  // namespace athanor

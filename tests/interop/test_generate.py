@@ -114,8 +114,10 @@ def answered(athanor, models, tmp_path_factory):
 
 
 def test_prompts_of_a_jsonl_file_and_of_the_command_line_are_answered_alike(athanor, llama, answered, prompts, tmp_path):
-    (tmp_path / "prompts.jsonl").write_text("".join(json.dumps({"id": i, "prompt": prompt}) + "\n" for i, prompt in enumerate(PROMPTS)))
-    assert generate(athanor, llama, "--prompts", tmp_path / "prompts.jsonl", *GREEDY).stdout == answered
+    # Read as `prepare` reads such a file: also with capitals, blank lines, and what Python writes into other fields.
+    (tmp_path / "P.JSONL").write_text("".join(json.dumps({"id": i, "prompt": prompt, "score": float("nan")}) + "\n\n"
+                                              for i, prompt in enumerate(PROMPTS)))
+    assert generate(athanor, llama, "--prompts", tmp_path / "P.JSONL", *GREEDY).stdout == answered
     assert generate(athanor, llama, *(word for prompt in PROMPTS for word in ("--prompt", prompt)), *GREEDY).stdout == answered
     # Lines of standard input that end as on Unix are in test_a_pipe_is_answered_line_by_line.
     assert generate(athanor, llama, "--prompts", "-", *GREEDY, input=prompts.read_text().rstrip("\n")).stdout == answered
@@ -184,6 +186,8 @@ def test_memory_does_not_grow_with_the_number_of_prompts(athanor, llama, tmp_pat
     (b"\x7b\"prompt\": \"a\"}\nnot json\n", "p.jsonl", "p.jsonl line 2 is no JSON object"),
     (b"\x7b\"prompt\": \"a\"}\n{\"text\": \"a\"}\n", "p.jsonl", 'p.jsonl line 2 has no field "prompt"'),
     pytest.param(b"\x7b\"prompt\": [1]}\n", "p.jsonl", 'p.jsonl line 1: its field "prompt" is no string', marks=SLOW),
+    pytest.param(b"[]", "p.json", "--prompts: p.json: prompts are lines of text, or, in a .jsonl file", marks=SLOW),
+    pytest.param(b"", "p.jsonl.gz", "--prompts: p.jsonl.gz is compressed; decompress it", marks=SLOW),
     (None, "nowhere.txt", "--prompts: nowhere.txt is not there; name a file of prompts"),
     pytest.param(None, ".", "--prompts: . is a folder", marks=SLOW),
 ])

@@ -109,6 +109,26 @@ def test_a_text_in_a_struct_is_named_by_its_path(athanor, tokenizer, tmp_path):
     assert shards(tmp_path / "a") == shards(tmp_path / "b")
 
 
+def test_a_name_is_looked_for_in_tables_as_in_lines(athanor, tokenizer, tmp_path):
+    texts = some_texts(50)
+    nested = [{"body": text + " no"} for text in texts]
+    parquet.write_table(pyarrow.table({"doc": nested, "doc.body": texts}), tmp_path / "both.parquet")
+    (tmp_path / "both.jsonl").write_text("".join(json.dumps({"doc": {"body": "no"}, "doc.body": text}) + "\n" for text in texts))
+    (tmp_path / "path.jsonl").write_text("".join(json.dumps({"doc": {"body": text}}) + "\n" for text in texts))
+    parquet.write_table(pyarrow.table({"doc": [{"body": text} for text in texts]}), tmp_path / "path.parquet")
+    made = {}
+    for name in ("both.parquet", "both.jsonl", "path.jsonl", "path.parquet"):
+        prepare(athanor, tokenizer, tmp_path / name.replace(".", "_"), tmp_path / name, text_field="doc.body",
+                drop="len(doc.body) < 30")
+        made[name] = shards(tmp_path / name.replace(".", "_"))
+    assert len(set(map(str, made.values()))) == 1, made
+    twice = pyarrow.Table.from_arrays([pyarrow.array(texts), pyarrow.array(texts)], names=["text", "text"])
+    parquet.write_table(twice, tmp_path / "twice.parquet")
+    (tmp_path / "twice.jsonl").write_text('{"text": "a", "text": "b"}\n')
+    for name, kind in (("twice.parquet", "column"), ("twice.jsonl", "field")):
+        assert f'the {kind} "text" occurs 2 times' in refused(athanor, tokenizer, tmp_path, tmp_path / name)
+
+
 def test_threads_do_not_change_the_result_of_many_tables(athanor, tokenizer, tmp_path):
     for i in range(5):
         table = pyarrow.table({"text": some_texts(300, seed=i)})

@@ -145,6 +145,8 @@ def test_lines_are_encoded_alike_from_a_file_from_a_dash_and_without_one(athanor
     ids = athanor.run(*words, input="the quick\nbrown fox\n").stdout
     assert athanor.run(*words, "-", input="the quick\nbrown fox\n").stdout == ids
     assert athanor.run(*words, tmp_path / "lines").stdout == ids
+    (tmp_path / "lines").write_bytes(b"\xef\xbb\xbfthe quick\r\nbrown fox\r\n")
+    assert athanor.run(*words, tmp_path / "lines").stdout == ids, "a byte-order mark and carriage returns are no text"
     assert athanor.run("tokenizer", "decode", "--tokenizer", tokenizer, "-", input=ids).stdout == "the quick\nbrown fox\n"
     done = athanor.run(*words, tmp_path, check=False)
     assert done.returncode == 2 and f"{tmp_path} is a folder; name a file of lines" in done.stderr

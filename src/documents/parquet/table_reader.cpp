@@ -6,6 +6,7 @@
 #include "documents/parquet/table_reader.h"
 
 #include <arrow/memory_pool.h>
+#include <fmt/format.h>
 #include <parquet/exception.h>
 #include <parquet/file_reader.h>
 #include <parquet/metadata.h>
@@ -113,31 +114,45 @@ class ParquetTable : public TableReader {
 
   const parquet::SchemaDescriptor& schema() const { return *reader_->metadata()->schema(); }
 
-  // Returns the index of the leaf that `path` names, or -1. `is_group` is set if the path ends at a struct, list or
-  // map.
-  int find_column(const std::string& path, bool& is_group) const {
-    is_group = false;
-    for (int i = 0; i < schema().num_columns(); ++i) {
-      const auto name = schema().Column(i)->path()->ToDotString();
-      if (name == path) return i;
-      is_group |= name.starts_with(path + ".");
+  struct Found {
+    int times = 0;    // how often it is there, 2 or more also if a struct on the way to it is repeated
+    int column = -1;  // that of the last one; none if it is a struct, list or map
+  };
+
+  // Looks up what structs have under `path`, from the name at `from` on.
+  Found find_field(const parquet::schema::GroupNode& group, const FieldPath& path, size_t from = 0) const {
+    Found found;
+    const parquet::schema::Node* last = nullptr;
+    for (int i = 0; i < group.field_count(); ++i) {
+      if (group.field(i)->name() != path[from]) continue;
+      last = group.field(i).get();
+      ++found.times;
     }
-    return -1;
+    if (!last) return {};
+    if (last->is_primitive()) {
+      return from + 1 == path.size() ? Found{found.times, schema().ColumnIndex(*last)} : Found{};
+    }
+    if (from + 1 == path.size()) return found;
+    const auto inner = find_field(static_cast<const parquet::schema::GroupNode&>(*last), path, from + 1);
+    return inner.times == 0 ? Found{} : Found{std::max(found.times, inner.times), inner.column};
   }
 
   void find_text() {
     const auto& name = request_.text_column;
-    bool is_group = false;
-    text_column_ = find_column(name, is_group);
-    if (text_column_ < 0 && !is_group) {
-      throw DocumentError(kNoTextColumn, fmt::format("{}: no column \"{}\"; there is {}; name the right one with "
-                                                     "--text-field",
-                                                     request_.file, name, columns_there()));
+    Found found;
+    for (const auto& path : paths_of_field(name)) {
+      if (found.times == 0) found = find_field(*schema().group_node(), path);
     }
-    if (!is_group && is_text(*schema().Column(text_column_))) return;
-    throw DocumentError(
-        kNoTextColumn, fmt::format("{}: column \"{}\" is {}, a string is needed; name another with --text-field",
-                                   request_.file, name, is_group ? "nested" : type_of(*schema().Column(text_column_))));
+    const auto refuse = [&](const std::string& what) {
+      throw DocumentError(kNoTextColumn, fmt::format("{}: {}; name {} with --text-field", request_.file, what,
+                                                     found.times == 0 ? "the right one" : "another"));
+    };
+    if (found.times == 0) refuse(fmt::format("no column \"{}\"; there is {}", name, columns_there()));
+    if (found.times > 1) refuse(fmt::format("the column \"{}\" occurs {} times", name, found.times));
+    if (found.column < 0) refuse(fmt::format("column \"{}\" is nested, a string is needed", name));
+    const auto& column = *schema().Column(found.column);
+    if (!is_text(column)) refuse(fmt::format("column \"{}\" is {}, a string is needed", name, type_of(column)));
+    text_column_ = found.column;
   }
 
   std::string columns_there() const {
@@ -150,20 +165,20 @@ class ParquetTable : public TableReader {
     return names.empty() ? "none" : names;
   }
 
-  void find_other(const std::string& path) {
-    bool is_group = false;
-    const int column = find_column(path, is_group);
-    if (column < 0 && !is_group) return;
-    if (is_group || schema().Column(column)->max_repetition_level() > 0 ||
-        !is_scalar_type(schema().Column(column)->physical_type())) {
+  // The last of several columns of one name counts, as the last of several members of a JSON object does.
+  void find_other(const FieldPath& path) {
+    const auto found = find_field(*schema().group_node(), path);
+    if (found.times == 0) return;
+    const auto* column = found.column < 0 ? nullptr : schema().Column(found.column);
+    if (!column || column->max_repetition_level() > 0 || !is_scalar_type(column->physical_type())) {
       throw DocumentError(kNoTextColumn,
                           fmt::format("{}: column \"{}\" is {}; expressions read only texts, numbers and booleans of "
                                       "Parquet files",
-                                      request_.file, path, is_group ? "nested" : type_of(*schema().Column(column))));
+                                      request_.file, fmt::join(path, "."), column ? type_of(*column) : "nested"));
     }
-    std::string place;
-    for (const char c : path) place += c == '.' ? '/' : c;
-    others_.push_back({json::json_pointer("/" + place), column, nullptr});
+    json::json_pointer place;
+    for (const auto& name : path) place.push_back(name);
+    others_.push_back({place, found.column, nullptr});
   }
 
   bool open_group() {

@@ -8,13 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "documents/field_path.h"
+
 namespace athanor {
 
 struct TableRequest {
   std::string file;
-  std::string text_column;  ///< name of the column, or the path "a.b" of a field in structs
+  std::string text_column;  ///< name of the column, or the path "a.b" of a field in structs (field_path.h)
   /// Paths of scalars that a selection reads; a path that is absent is left out.
-  std::vector<std::string> other_fields;
+  std::vector<FieldPath> other_fields;
   uint64_t max_text_bytes = 0;  ///< a longer text is an error
 };
 
