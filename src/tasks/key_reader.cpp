@@ -1,10 +1,48 @@
 #include "tasks/key_reader.h"
 
 #include <algorithm>
+#include <iterator>
+#include <string_view>
+#include <utility>
 
 #include "base/text.h"
 
 namespace athanor::tasks {
+namespace {
+
+constexpr std::string_view kTemplate = "write a template that gives the same, such as \"{{question.strip()}}\"";
+
+// What serves in the place of a function, by the key that names it.
+constexpr std::pair<std::string_view, std::string_view> kInsteadOfFunction[] = {
+    {"process_docs",
+     "write instead a mapping of fields to templates, such as `process_docs: {query: \"{{ctx.strip()}}\"}`"},
+    {"samples", "write the list of samples itself"},
+    {"metric", "code that scores cannot run here: name a metric, such as acc"},
+    {"aggregation",
+     "code that aggregates scores cannot run here: leave the key out for the metric's own aggregation, or name another "
+     "metric, such as f1"},
+    {"process_results", "code that scores cannot run here: name metrics in metric_list"},
+    {"filter_list", "code that filters cannot run here, and scores have no text to filter: leave the key out"},
+    {"class", "tasks that are classes cannot run here: write the task as keys"},
+    {"custom_dataset", "write the rows that it gives to a file, and the file's name under athanor.data"},
+    {"doc_to_image", "a model that sees is needed: leave the task out"},
+    {"doc_to_audio", "a model that hears is needed: leave the task out"},
+    {"sampler", "there are the samplers default and first_n"}};
+
+// Returns the name of the first function in a value.
+std::optional<std::string> function_in(const nlohmann::ordered_json& value) {
+  if (!value.is_structured()) return std::nullopt;
+  if (value.is_object() && value.contains("!function")) {
+    const auto& name = value["!function"];
+    return name.is_string() ? name.get<std::string>() : "";
+  }
+  for (const auto& member : value) {
+    if (auto found = function_in(member)) return found;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
 
 std::string describe_json(const nlohmann::ordered_json& value) {
   if (value.is_array()) return "a list";
@@ -67,20 +105,16 @@ bool KeyReader::flag(const std::string& key, bool otherwise) const {
 
 void KeyReader::refuse_function(const std::string& key) const {
   const auto* value = find(key);
-  if (!value || !value->is_object() || !value->contains("!function")) return;
-  const std::string function = value->at("!function").is_string() ? value->at("!function").get<std::string>() : "";
-  if (key == "process_docs") {
-    complain(
-        key,
-        "is the Python function {}; write instead a mapping of fields to templates, such as `process_docs: {{query: "
-        "\"{{{{ctx.strip()}}}}\"}}` (docs/tasks.md)",
-        function);
-  }
-  if (key == "samples") complain(key, "is the Python function {}; write the list of samples itself", function);
-  complain(key,
-           "is the Python function {}; write a template that gives the same, such as \"{{{{question.strip()}}}}\" "
-           "(docs/tasks.md)",
-           function);
+  const auto function = value ? function_in(*value) : std::nullopt;
+  if (!function) return;
+  const auto known = std::find_if(std::begin(kInsteadOfFunction), std::end(kInsteadOfFunction),
+                                  [&](const auto& entry) { return entry.first == key; });
+  const bool is_template = key.starts_with("doc_to_") || key == "description" || key == "gen_prefix";
+  const std::string_view instead = known != std::end(kInsteadOfFunction) ? known->second
+                                   : is_template                         ? kTemplate
+                                                                         : "write the value itself";
+  complain(key, "{} the Python function {}; {} (docs/tasks.md)", value->contains("!function") ? "is" : "has", *function,
+           instead);
 }
 
 }  // namespace athanor::tasks

@@ -34,7 +34,7 @@ class KeyReader {
     throw ConfigError(source_.place(prefix_ + key) + " " + fmt::vformat(format, fmt::make_format_args(args...)));
   }
 
-  /// Throws if the value is `!function x`, with what to write instead.
+  /// Throws if the value is `!function x`, or has one in it, with the function and what to write instead.
   void refuse_function(const std::string& key) const;
 
  private:

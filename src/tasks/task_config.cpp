@@ -62,6 +62,10 @@ const std::vector<std::pair<std::string, std::string>> kRefusedKeys{
 const std::vector<std::string> kFewshotKeys{
     "sampler",       "split",         "process_docs", "fewshot_indices",   "samples",         "doc_to_text",
     "doc_to_choice", "doc_to_target", "gen_prefix",   "fewshot_delimiter", "target_delimiter"};
+// Those from weight_by_size on have no effect on scores: lm_eval passes them to metrics of generated text alone.
+const std::vector<std::string> kMetricKeys{"metric",         "aggregation",       "higher_is_better",
+                                           "hf_evaluate",    "weight_by_size",    "ignore_case",
+                                           "ignore_numbers", "regexes_to_ignore", "ignore_punctuation"};
 const std::vector<std::string> kOwnKeys{"data", "where", "chance", "published", "stride", "for_each"};
 
 class ConfigReader {
@@ -69,8 +73,10 @@ class ConfigReader {
   ConfigReader(const Json& keys, const KeySource& source) : keys_(keys), source_(source), reader_(keys, source) {}
 
   TaskConfig read() {
-    for (const auto& [key, what] : kRefusedKeys)
+    for (const auto& [key, what] : kRefusedKeys) {
+      reader_.refuse_function(key);
       if (reader_.find(key)) reader_.complain(key, "{}", what);
+    }
     reader_.check_names(kTaskKeys);
     config_.file = source_.file;
     config_.name = reader_.text("task").value_or("");
@@ -78,6 +84,7 @@ class ConfigReader {
     config_.alias = reader_.text("task_alias").value_or(config_.name);
     config_.where = fmt::format("task {} ({})", config_.name, source_.file.filename().string());
     read_output_type();
+    refuse_scoring_functions();
     read_splits();
     config_.description = rule("description", "description");
     read_doc_rules();
@@ -113,6 +120,19 @@ class ConfigReader {
     } else {
       reader_.complain("output_type", "is {}{}; there are multiple_choice, loglikelihood and loglikelihood_rolling",
                        type, did_you_mean(type, {"multiple_choice", "loglikelihood", "loglikelihood_rolling"}));
+    }
+  }
+
+  // Before those that a template can replace: nothing else makes such a task run.
+  void refuse_scoring_functions() const {
+    reader_.refuse_function("filter_list");
+    const auto* list = reader_.find("metric_list");
+    if (!list || !list->is_array()) return;
+    for (const auto& entry : *list) {
+      if (!entry.is_object()) continue;
+      const KeyReader reader(entry, source_, "metric_list.");
+      reader.refuse_function("metric");
+      reader.refuse_function("aggregation");
     }
   }
 
@@ -231,9 +251,7 @@ class ConfigReader {
       if (!entry.is_object())
         reader_.complain("metric_list", "holds {}, a mapping with `metric` is needed", describe_json(entry));
       const KeyReader reader(entry, source_, "metric_list.");
-      reader.refuse_function("metric");
-      reader.refuse_function("aggregation");
-      reader.check_names({"metric", "aggregation", "higher_is_better", "hf_evaluate"});
+      reader.check_names(kMetricKeys);
       if (reader.flag("hf_evaluate", false))
         reader.complain("hf_evaluate", "takes a metric from the package evaluate, which is Python; leave it out");
       const auto name = reader.text("metric");

@@ -63,6 +63,7 @@ struct TaskConfig {
 struct KeySource {
   std::filesystem::path file;
   std::map<std::string, std::pair<std::string, int>> lines;  ///< file and line of each key
+  std::vector<std::string> repeated = {};                    ///< messages about keys that are there twice
 
   /// "file:line: key" for messages; "file: key" if the line is not known.
   std::string place(const std::string& key) const;

@@ -21,6 +21,7 @@ constexpr size_t kMaxForEach = 10'000;
 struct IncludedKeys {
   Json keys = Json::object();
   std::map<std::string, std::pair<std::string, int>> lines;
+  std::vector<std::string> repeated;
 
   // Keys that come later replace earlier ones; those of `athanor` one by one.
   void merge(const Json& more, const std::map<std::string, std::pair<std::string, int>>& more_lines) {
@@ -63,10 +64,12 @@ IncludedKeys resolve_includes(const YamlDocument& document, const fs::path& file
       const fs::path included = file.parent_path() / fs::path(name.get<std::string>());
       const auto inner = read_included(included, open, source.place("include"));
       all.merge(inner.keys, inner.lines);
+      all.repeated.insert(all.repeated.end(), inner.repeated.begin(), inner.repeated.end());
     }
     own.erase("include");
   }
   all.merge(own, lines);
+  all.repeated.insert(all.repeated.end(), document.repeated.begin(), document.repeated.end());
   return all;
 }
 
@@ -127,7 +130,7 @@ std::vector<TaskEntry> read_task_file(const fs::path& file) {
   std::vector<TaskEntry> entries;
   for (const auto& document : read_yaml(file)) {
     auto all = resolve_includes(document, file, {});
-    const KeySource source{file, std::move(all.lines)};
+    const KeySource source{file, std::move(all.lines), std::move(all.repeated)};
     const bool is_group = all.keys.contains("group");
     ATHANOR_CHECK(is_group || all.keys.contains("task"), "{}: neither `task` nor `group` is there, so this is no task",
                   file.string());

@@ -56,7 +56,61 @@ TEST_F(TaskFiles, PythonFunctionsAreRefusedWithWhatToWriteInstead) {
               "x.yaml:4: doc_to_text is the Python function u.f; write a template that gives the same");
   EXPECT_SAYS(refused("task: x\n" + kRest + "metric_list:\n  - metric: !function u.f\n"),
               "metric is the Python function u.f");
-  EXPECT_SAYS(refused("task: x\n" + kRest + "process_results: !function u.f\n"), "process_results is code that scores");
+  EXPECT_SAYS(refused("task: x\n" + kRest + "process_results: [a]\n"), "process_results is code that scores");
+}
+
+TEST_F(TaskFiles, APythonFunctionThatNoTemplateReplacesIsNamedWithWhatWouldServe) {
+  EXPECT_SAYS(
+      refused("task: x\n" + kRest + "metric_list:\n  - metric: acc\n    aggregation: !function u.weighted_f1\n"),
+      "x.yaml:9: metric_list.aggregation is the Python function u.weighted_f1; code that aggregates scores cannot "
+      "run here: leave the key out for the metric's own aggregation, or name another metric");
+  EXPECT_SAYS(
+      refused("task: x\nprocess_docs: !function u.docs\n" + kRest + "metric_list:\n  - metric: !function u.f\n"),
+      "metric_list.metric is the Python function u.f; code that scores cannot run here: name a metric, such as acc");
+  EXPECT_SAYS(
+      refused("task: x\n" + kRest + "process_results: !function u.f\n"),
+      "process_results is the Python function u.f; code that scores cannot run here: name metrics in metric_list");
+  EXPECT_SAYS(refused("task: x\nclass: !function task.Squad\n"),
+              "class is the Python function task.Squad; tasks that are");
+  EXPECT_SAYS(refused("task: x\ncustom_dataset: !function u.rows\n" + kRest),
+              "custom_dataset is the Python function u.rows; write the rows that it gives to a file");
+  EXPECT_SAYS(refused("task: x\n" + kRest +
+                      "filter_list:\n  - name: a\n    filter: [{function: custom, filter_fn: "
+                      "!function u.strip}]\n"),
+              "filter_list has the Python function u.strip; code that filters cannot run here");
+  EXPECT_SAYS(refused("task: x\n" + kRest + "task_alias: !function u.f\n"), "u.f; write the value itself");
+}
+
+TEST_F(TaskFiles, KeysOfAMetricThatLmEvalDoesNotUseForScoresHaveNoEffect) {
+  write("x.yaml",
+        "task: x\n" + kRest + "metric_list:\n  - metric: acc\n    weight_by_size: true\n    ignore_case: true\n");
+  EXPECT_EQ(select({"x"}).tasks.at(0).metrics.size(), 1u);
+  EXPECT_SAYS(refused("task: x\n" + kRest + "metric_list:\n  - metric: acc\n    weigth_by_size: true\n"),
+              "weigth_by_size is an unknown key (did you mean \"weight_by_size\"?)");
+}
+
+TEST_F(TaskFiles, OfRepeatedKeysTheLastCountsAndIsToldOnce) {
+  write("base", "test_split: a\ntest_split: test\n");
+  write("x.yaml", "include: base\ntask: x\n" + kRest + "metric_list:\n  - metric: acc\n    metric: acc_norm\n");
+  write("y.yaml", "include: base\ntask: y\n" + kRest);
+  testing::internal::CaptureStderr();
+  const auto tasks = select({"x", "y"}).tasks;
+  const auto said = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(tasks.at(0).metrics.at(0).name, "acc_norm");
+  const auto message = (folder_ / "base").string() + ":2: the key test_split is there before; this one counts";
+  EXPECT_SAYS(said, message);
+  EXPECT_EQ(said.find(message, said.find(message) + 1), std::string::npos) << said;
+  EXPECT_SAYS(said, "x.yaml:10: the key metric is there before");
+}
+
+TEST_F(TaskFiles, EscapesOfYamlAreThoseOfPyYaml) {
+  const auto value = [](const std::string& word) { return parse_yaml("k: " + word, "f")[0].value["k"]; };
+  EXPECT_EQ(value(R"("a\_b\Nc\Ld\Pe")"), "a\u00A0b\u0085c\u2028d\u2029e");
+  EXPECT_EQ(value(R"("é\_\_é\\_\x41\u00e9\U0001F600\e\0")"), std::string("é\u00A0\u00A0é\\_Aé😀\x1B\0", 19));
+  EXPECT_EQ(value(R"('a\_b')"), "a\\_b");
+  EXPECT_EQ(parse_yaml(R"("k\_": 1)", "f")[0].value["k\u00A0"], 1);
+  EXPECT_SAYS(message_of<ConfigError>([&] { parse_yaml("a: 1\nb: caf\xE9\n", "f"); }),
+              "f:2: not UTF-8 at byte 12 of the file; convert it to UTF-8");
 }
 
 TEST_F(TaskFiles, WhatCannotBeScoredIsRefused) {
@@ -73,7 +127,6 @@ TEST_F(TaskFiles, WhatCannotBeScoredIsRefused) {
 TEST_F(TaskFiles, BrokenYamlIsNamedByLine) {
   write("broken.yaml", "task: x\n  y: [\n");
   EXPECT_SAYS(message_of<ConfigError>([&] { select({"x"}); }), "broken.yaml:");
-  EXPECT_SAYS(message_of<ConfigError>([&] { parse_yaml("a: 1\nb: 2\na: 3\n", "f"); }), "f:3: the key a occurs twice");
   EXPECT_SAYS(message_of<ConfigError>([&] { parse_yaml("a: [1\n", "f"); }), "f:");
 }
 

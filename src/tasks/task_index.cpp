@@ -135,9 +135,16 @@ class TaskSelector {
     }
   }
 
+  // Many tasks may include one file: each of its keys is told once.
+  void tell_repeated(const KeySource& source) {
+    for (const auto& message : source.repeated)
+      if (told_.insert(message).second) log::warn("{}", message);
+  }
+
   // Returns the index of the task in the selection. A task that several names stand for is there once.
   int64_t add_task(const Json& keys, const KeySource& source) {
     auto config = read_task_config(keys, source);
+    tell_repeated(source);
     for (size_t i = 0; i < selected_.tasks.size(); ++i) {
       if (selected_.tasks[i].name != config.name) continue;
       ATHANOR_CHECK(selected_.tasks[i].keys == config.keys,
@@ -155,6 +162,7 @@ class TaskSelector {
     for (const auto& group : selected_.groups)
       if (group.name == name) return group.leaves;
     auto group = read_group_config(keys, source);
+    tell_repeated(source);
     group.name = name;
     if (!keys.contains("group_alias") || keys["group_alias"].is_null()) group.alias = name;
     Json inner = Json::object();
@@ -225,6 +233,7 @@ class TaskSelector {
 
   const TaskIndex& index_;
   SelectedTasks selected_;
+  std::set<std::string> told_;
 };
 
 SelectedTasks TaskIndex::select(const std::vector<std::string>& names) const {

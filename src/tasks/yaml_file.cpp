@@ -84,6 +84,21 @@ Json plain_scalar(const std::string& word) {
   return word;
 }
 
+// yaml-cpp writes the escapes \_ (no-break space) and \N (next line) as the single bytes A0 and 85. In a file that is
+// UTF-8 no character begins with these, so that each of them is such an escape.
+std::string with_whole_escapes(const std::string& word) {
+  std::string out;
+  size_t begin = 0;
+  while (const auto invalid = find_invalid_utf8(std::string_view(word).substr(begin))) {
+    const size_t at = begin + *invalid;
+    out += word.substr(begin, *invalid);
+    out += '\xC2';
+    out += word[at];
+    begin = at + 1;
+  }
+  return out + word.substr(begin);
+}
+
 class YamlConverter {
  public:
   YamlConverter(const std::string& name, YamlDocument& document) : name_(name), document_(document) {}
@@ -113,8 +128,7 @@ class YamlConverter {
   }
 
   Json convert_scalar(const YAML::Node& node, const std::string& tag) const {
-    const std::string& word = node.Scalar();
-    if (find_invalid_utf8(word)) complain(node, "a text that is not UTF-8");
+    const std::string word = with_whole_escapes(node.Scalar());
     try {
       return tag == "?" || tag.empty() ? plain_scalar(word) : Json(word);
     } catch (const PythonError& error) {
@@ -126,11 +140,15 @@ class YamlConverter {
     auto object = Json::object();
     for (const auto& member : node) {
       if (!member.first.IsScalar()) complain(node, "a key that is no word");
-      const std::string key = member.first.Scalar();
+      const std::string key = with_whole_escapes(member.first.Scalar());
+      const int line = member.first.Mark().line + 1;
       if (key == "<<") complain(member.first, "this form has no merge keys (<<); use include");
-      if (object.contains(key)) complain(member.first, fmt::format("the key {} occurs twice", printable(key)));
+      if (object.contains(key)) {
+        document_.repeated.push_back(fmt::format("{}:{}: the key {} is there before; this one counts, as in lm_eval",
+                                                 name_, line, printable(key)));
+      }
       const std::string inner = path.empty() ? key : path + "." + key;
-      document_.lines.emplace(inner, member.first.Mark().line + 1);
+      document_.lines[inner] = line;
       object[key] = convert(member.second, inner, depth + 1);
     }
     return object;
@@ -145,6 +163,10 @@ class YamlConverter {
 
 std::vector<YamlDocument> parse_yaml(const std::string& text, const std::string& name) {
   std::vector<YamlDocument> documents;
+  if (const auto byte = find_invalid_utf8(text)) {
+    const auto line = 1 + std::count(text.begin(), text.begin() + static_cast<std::ptrdiff_t>(*byte), '\n');
+    fail<ConfigError>("{}:{}: not UTF-8 at byte {} of the file; convert it to UTF-8", name, line, *byte + 1);
+  }
   try {
     for (const auto& node : YAML::LoadAll(text)) {
       documents.emplace_back();
