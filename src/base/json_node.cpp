@@ -13,30 +13,6 @@ bool is_plain(const std::string& key) {
 
 }  // namespace
 
-// The library's message is, for example, "[json.exception.parse_error.101] parse error at line 1, column 2: syntax
-// error while parsing value - invalid literal; last read: 'ne'; expected '['".
-std::string json_error_reason(std::string_view message) {
-  for (const std::string_view before : {": ", " - "}) {
-    if (const auto at = message.find(before); at != message.npos) message.remove_prefix(at + before.size());
-  }
-  message = message.substr(0, message.find("; expected"));
-  return message == "unexpected end of input" ? "it ends too early" : std::string(message);
-}
-
-nlohmann::json parse_json(std::string_view text, const std::string& file) {
-  // Versions of the library tell of an empty text in different words.
-  ATHANOR_CHECK_DATA(text.find_first_not_of(" \t\r\n") != text.npos, "{}: an empty file; fetch or write the file again",
-                     file);
-  try {
-    return nlohmann::json::parse(text.begin(), text.end());
-  } catch (const nlohmann::json::parse_error& error) {
-    fail<DataError>("{}: not JSON at byte {}: {}; fetch or write the file again", file, error.byte,
-                    json_error_reason(error.what()));
-  } catch (const nlohmann::json::exception& error) {
-    fail<DataError>("{}: not JSON: {}", file, error.what());
-  }
-}
-
 std::string JsonNode::located(const std::string& message) const {
   return path_.empty() ? fmt::format("{}: {}", *file_, message) : fmt::format("{}: {}: {}", *file_, path_, message);
 }

@@ -64,11 +64,4 @@ class JsonNode {
   std::string path_;
 };
 
-/// Returns what is wrong with a JSON text, from the message of the JSON library, without the library's own terms.
-std::string json_error_reason(std::string_view message);
-
-/// Parses `text`. `file` is its name in messages.
-/// @throws DataError with the byte, counted from 1, at which `text` stops being JSON.
-nlohmann::json parse_json(std::string_view text, const std::string& file);
-
 }  // namespace athanor

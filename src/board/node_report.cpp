@@ -2,8 +2,8 @@
 
 #include <cmath>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
-#include "base/json_node.h"
 
 namespace athanor::board {
 namespace {

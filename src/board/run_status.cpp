@@ -8,6 +8,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/process.h"
@@ -159,7 +160,7 @@ std::optional<RunEnd> end_of_run(const fs::path& run_dir) {
   std::ifstream events(run_dir / "events.jsonl");
   std::optional<RunEnd> end;
   for (std::string line; std::getline(events, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = read_json(line);
     if (!json.is_object() || !json.value("event", nlohmann::json()).is_string()) continue;
     const std::string event = json["event"];
     if (event == "start" || event == "resume" || event == "went_back") end.reset();

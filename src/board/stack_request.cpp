@@ -11,9 +11,9 @@
 #include <optional>
 #include <thread>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
-#include "base/json_node.h"
 #include "base/wall_clock.h"
 #include "board/place.h"
 #include "board/run_files.h"

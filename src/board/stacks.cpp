@@ -13,6 +13,7 @@
 #include <fstream>
 #include <thread>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/own_folder.h"
 #include "board/node_report.h"
@@ -154,7 +155,7 @@ std::string stacks_to_json(const std::vector<RankStack>& stacks) {
 
 std::vector<RankStack> parse_stacks(const std::string& text) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json(text, "what the collector answered");
     if (json.at("format") != kReportFormat) fail<DataError>("another version of the board");
     return stacks_in(json.at("stacks"));
   } catch (const nlohmann::json::exception& error) {

@@ -8,6 +8,7 @@
 #include <set>
 #include <tuple>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -19,7 +20,7 @@ namespace {
 
 std::vector<std::string> nodes_in(const fs::path& file) {
   std::vector<std::string> nodes;
-  const auto read = nlohmann::json::parse(read_file(file));
+  const auto read = parse_json(read_file(file), file.string());
   for (const auto& node : read.at("nodes")) nodes.push_back(node.at("node"));
   return nodes;
 }

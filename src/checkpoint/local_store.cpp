@@ -7,6 +7,7 @@
 #include <random>
 #include <set>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/fault.h"
 #include "base/files.h"
@@ -31,10 +32,10 @@ bool is_id(const std::string& text) {
   return text.size() == kIdDigits && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-json read_json(const fs::path& file) {
+json read_object(const fs::path& file) {
   ATHANOR_CHECK_CHECKPOINT(fs::is_regular_file(file), "{} is missing", file.string());
   ATHANOR_CHECK_CHECKPOINT(fs::file_size(file) <= kMaxTextBytes, "{} is too large", file.string());
-  json read = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  json read = read_json(read_file(file));
   ATHANOR_CHECK_CHECKPOINT(read.is_object(), "{} is not a JSON object", file.string());
   return read;
 }
@@ -65,7 +66,7 @@ void check_format(const json& read, const char* format, const fs::path& file) {
 
 LocalPart read_part(const fs::path& folder, const LocalRun& run) {
   const fs::path file = folder / kWhereName;
-  const json read = read_json(file);
+  const json read = read_object(file);
   check_format(read, kPartFormat, file);
   const std::string id = text_of(read, "run", file), run_dir = text_of(read, "run_dir", file);
   ATHANOR_CHECK_CHECKPOINT(id == run.id && run_dir == run.run_dir, "{} is of another run ({} in {})", file.string(), id,
@@ -244,7 +245,7 @@ std::vector<LocalStore> list_stores(const LocalRun& run) {
 LocalRun read_local_run(const fs::path& run_dir, std::string& note) {
   const fs::path file = run_dir / kWhereName;
   if (!fs::exists(file)) return {};
-  const json read = read_json(file);
+  const json read = read_object(file);
   check_format(read, kRunFormat, file);
   const LocalRun run{text_of(read, "run", file), text_of(read, "run_dir", file), text_of(read, "local_dir", file)};
   ATHANOR_CHECK_CHECKPOINT(is_id(run.id), "{}: \"{}\" is no id of a run", file.string(), run.id);

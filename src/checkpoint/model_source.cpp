@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "arch/inventory.h"
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -54,7 +55,7 @@ ModelSource from_hf_folder(const fs::path& path) {
   const auto folder = std::make_shared<const HfFolder>(HfFolder::open(path));
   ModelSource source;
   if (const fs::path file = path / "athanor.json"; fs::exists(file)) {
-    const auto progress = nlohmann::json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+    const auto progress = read_json(read_file(file));
     check_tokenizer(progress, find_tokenizer_file(path), path.string());
     note_position(progress, source);
     source.text_template = template_of(progress, file.string());

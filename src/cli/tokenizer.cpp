@@ -12,6 +12,7 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -166,14 +167,15 @@ void encode(const LineArguments& arguments) {
   const auto tokenizer = Tokenizer::load(arguments.tokenizer);
   const auto around = arguments.add_special_tokens ? tokenizer.text_template() : TextTemplate();
   for_each_input_line(arguments.input, [&](const std::string& line) {
-    const auto text = tokenizer.encode(arguments.jsonl ? nlohmann::json::parse(line).get<std::string>() : line);
+    const auto text =
+        tokenizer.encode(arguments.jsonl ? parse_json(line, "a line of the input").get<std::string>() : line);
     const auto ids = around.around(text);
     print_ids(ids);
   });
 }
 
 std::vector<uint32_t> parse_ids(const std::string& line) {
-  const auto json = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto json = read_json(line);
   const bool right = json.is_array() && std::all_of(json.begin(), json.end(), [](const auto& id) {
                        return id.is_number_unsigned() && id <= UINT32_MAX;
                      });

@@ -7,10 +7,8 @@
 #include <optional>
 #include <set>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/text.h"
+#include "config/bounded_toml.h"
 #include "config/dump.h"
 #include "config/toml_values.h"
 
@@ -44,10 +42,11 @@ std::vector<std::string> describe_config_changes(std::string_view before, const 
     return {fmt::format("the configuration before cannot be read ({})", std::string(error.description()))};
   }
   std::vector<std::string> names = run_config_keys();  // fields of lists of tables come last
+  std::set<std::string> named(names.begin(), names.end());
   for (const Values* values : {static_cast<const Values*>(&was), &is}) {
     for (const auto& [name, value] : *values) {
       const bool of_a_list = name.find("].") != std::string::npos;
-      if (of_a_list && std::ranges::find(names, name) == names.end()) names.push_back(name);
+      if (of_a_list && named.insert(name).second) names.push_back(name);
     }
   }
   std::vector<std::string> lines;

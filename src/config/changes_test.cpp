@@ -41,6 +41,17 @@ TEST(ConfigChanges, AnOlderVersionsConfigurationHadTheDefaultsOfWhatItLacks) {
   EXPECT_EQ(describe_config_changes("[optimizer\n", now).size(), 1);
 }
 
+TEST(ConfigChanges, ADeepTextIsNoConfigurationAndALongOneTakesLinearTime) {
+  std::string deep;
+  for (int i = 0; i < 100'000; ++i) deep += "a.";
+  deep += "b = 1\n";
+  EXPECT_EQ(describe_config_changes(deep, RunConfig()).size(), 1);
+  EXPECT_EQ(config_text_differences(deep, dump_run_config(RunConfig()))[0].a, "not TOML");
+  std::string sources;
+  for (int i = 0; i < 20'000; ++i) sources += "[[data.sources]]\npath = \"a\"\nweight = 1\n";
+  EXPECT_EQ(describe_config_changes(sources, RunConfig()).size(), 40'000);  // many seconds with a search for each
+}
+
 TEST(ConfigChanges, TwoTextsAreComparedFieldByFieldAndCommentsDoNotCount) {
   RunConfig a;
   a.optimizer.lr = 0.125;

@@ -5,12 +5,10 @@
 #include <sstream>
 #include <type_traits>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "config/bounded_toml.h"
 #include "config/checks.h"
 #include "config/defaults.h"
 #include "config/dump.h"
@@ -104,16 +102,24 @@ class TomlReader : public Fields {
     read(key, value, check);
   }
 
+  static constexpr size_t kMostUnknown = 50;    // named in one table; a hint is looked for among all fields
+  static constexpr size_t kMostEntries = 1024;  // in a list of tables: phases, sources and groups meet each other
+
   /// Must be called when every field has been visited.
   void report_unknown_keys() {
     const Level& level = levels_.back();
     if (!level.table) return;
+    size_t num_unknown = 0;
     for (const auto& [key, node] : *level.table) {
       const std::string name(key.str());
       if (std::find(level.known.begin(), level.known.end(), name) != level.known.end()) continue;
+      if (++num_unknown > kMostUnknown) continue;
       errors_.push_back(fmt::format("{}: unknown key {}{}{}", place_of(node.source()), level.prefix, name,
                                     hint_of(name, level.known)));
     }
+    if (num_unknown > kMostUnknown)
+      errors_.push_back(fmt::format("{}: {} more unknown keys in {}", place_of(level.table->source()),
+                                    num_unknown - kMostUnknown, level.prefix.empty() ? "the file" : level.prefix));
   }
 
  protected:
@@ -142,6 +148,12 @@ class TomlReader : public Fields {
     lists_.push_back({node ? node->as_array() : nullptr, level.prefix + key, 0});
     const bool only_tables = lists_.back().array && (lists_.back().array->empty() ||
                                                      lists_.back().array->is_homogeneous(toml::node_type::table));
+    if (only_tables && lists_.back().array->size() > kMostEntries) {
+      errors_.push_back(fmt::format("{}: {}{}: {} entries, more than the {} that a list may have",
+                                    place_of(node->source()), level.prefix, key, lists_.back().array->size(),
+                                    kMostEntries));
+      return 0;
+    }
     if (only_tables) return lists_.back().array->size();
     if (node) {
       errors_.push_back(fmt::format("{}: {}{}: expected a list of tables ([[{}{}]]), got {}", place_of(node->source()),
@@ -247,7 +259,7 @@ toml::table parse_override(const std::string& option, const std::string& text) {
   const std::string source = option + " " + text;
   ATHANOR_CHECK(equals != std::string::npos && equals > 0, "{}: expected table.key=value", source);
   try {
-    return toml::parse(text.substr(0, equals) + " = " + text.substr(equals + 1), source);
+    return parse_bounded_toml(text.substr(0, equals) + " = " + text.substr(equals + 1), source);
   } catch (const toml::parse_error&) {
   }
   std::string quoted;
@@ -256,7 +268,7 @@ toml::table parse_override(const std::string& option, const std::string& text) {
     quoted += c;
   }
   try {
-    return toml::parse(text.substr(0, equals) + " = \"" + quoted + "\"", source);
+    return parse_bounded_toml(text.substr(0, equals) + " = \"" + quoted + "\"", source);
   } catch (const toml::parse_error& error) {
     fail<ConfigError>("{}: {}; expected table.key=value", source, std::string(error.description()));
   }
@@ -284,7 +296,7 @@ std::string reason_of(const toml::parse_error& error) {
 
 toml::table parse_toml(std::string_view text, const std::string& name) {
   try {
-    return toml::parse(text, name);
+    return parse_bounded_toml(text, name);
   } catch (const toml::parse_error& error) {
     fail<ConfigError>("{}: {}; the file must be TOML", place_of(error.source()), reason_of(error));
   }

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
+
 #include "config/dump.h"
 #include "config/testing/error_of.h"
 
@@ -17,6 +19,12 @@ num_experts_per_tok = 4
 lr = 1
 betas = [0.9, 0.95]
 )";
+
+std::string times(int count, const std::string& text) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += text;
+  return all;
+}
 
 TEST(TomlReader, ReadsWhatIsThereAndKeepsDefaultsElsewhere) {
   const auto config = parse_run_config(kTiny, "run.toml");
@@ -52,6 +60,15 @@ TEST(TomlReader, OverridesWinAndNeedNoQuotes) {
   EXPECT_EQ(config.parallelism.recompute, std::vector<std::string>{"norm"});
 }
 
+TEST(TomlReader, AListOfTablesHasABoundedNumberOfEntries) {
+  const auto stages = [](int count) { return "[train]\n" + times(count, "[[train.stages]]\nsteps = 1\n"); };
+  const auto start = std::chrono::steady_clock::now();
+  EXPECT_EQ(error_of(stages(1024)), "");
+  EXPECT_NE(error_of(stages(20'000)).find("train.stages: 20000 entries, more than the 1024 that a list may have"),
+            std::string::npos);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));  // minutes in quadratic time
+}
+
 TEST(TomlReader, EveryMistakeIsNamedAtOnceWithItsLine) {
   const std::string error =
       error_of("[model]\nhiden_size = 3\nnum_experts = \"many\"\n[trian]\nsteps = 1\n[train]\nsteps = 0\n");
@@ -84,6 +101,35 @@ TEST(TomlReader, AnUnknownOverrideNamesItself) {
 
 TEST(TomlReader, BrokenTomlIsNamedByLineAndColumn) {
   EXPECT_NE(error_of("[model\nx = 1").find("run.toml:1:"), std::string::npos);
+}
+
+TEST(TomlReader, NoValueLiesDeeperThanABound) {
+  const std::string deep = "tables and lists lie deeper than 64 levels";
+  for (const std::string& text :
+       {times(100'000, "a.") + "b = 1", "[" + times(100'000, "a.") + "b]\n", "x = " + times(100'000, "["),
+        "x = " + times(100'000, "{a="), "x = " + times(40, "{a.a=") + "1", "\"#\\\"\"" + times(100, ".a")}) {
+    EXPECT_NE(error_of(text).find("run.toml:1:"), std::string::npos) << text.substr(0, 20);
+    EXPECT_NE(error_of(text).find(deep), std::string::npos) << text.substr(0, 20);
+  }
+  EXPECT_NE(error_of("", {times(100'000, "a.") + "b=1"}).find(deep), std::string::npos);
+  // Dots and brackets of texts, comments and numbers are none.
+  const std::string dots = times(100, ".["), line = "train.run_dir = ";
+  for (const std::string& text :
+       {line + "'" + dots + "'", line + "\"\\\"" + dots + "\"", line + "'''\n'" + dots + "'''",
+        line + "\"\"\"\n\\\"\"\"" + dots + "\"\"\"", "# " + dots + "\n" + line + "'r'",
+        "data.sources = [" + times(100, "{path = 'a', weight = 1.5},") + "]"}) {
+    EXPECT_EQ(error_of(text).find(deep), std::string::npos) << text;
+  }
+}
+
+TEST(TomlReader, ManyUnknownKeysAreCounted) {
+  std::string text = "[train]\n";
+  for (int i = 0; i < 200'000; ++i) text += fmt::format("stps{} = 1\n", i);
+  const auto start = std::chrono::steady_clock::now();
+  const std::string error = error_of(text);
+  EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(10));  // 21 s with a hint for each
+  EXPECT_NE(error.find("unknown key train.stps0 (did you mean \"steps\"?)"), std::string::npos) << error.substr(0, 200);
+  EXPECT_NE(error.find("199950 more unknown keys in train."), std::string::npos);
 }
 
 TEST(TomlReader, ImpossibleShapesAreRefusedWithNumbers) {

@@ -5,10 +5,8 @@
 #include <algorithm>
 #include <sstream>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/text.h"
+#include "config/bounded_toml.h"
 
 namespace athanor {
 namespace {
@@ -53,7 +51,7 @@ void flatten(const toml::node& node, const std::string& name, std::vector<Placed
 
 std::vector<std::pair<std::string, std::string>> toml_values(std::string_view toml_text) {
   std::vector<PlacedValue> found;
-  const toml::table root = toml::parse(toml_text);
+  const toml::table root = parse_bounded_toml(toml_text);
   flatten(root, "", found);
   std::ranges::stable_sort(found, [](const auto& a, const auto& b) { return a.place < b.place; });
   std::vector<std::pair<std::string, std::string>> values;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 namespace athanor {
 namespace {
@@ -17,7 +18,6 @@ std::vector<SourceConfig> mix_of(const std::string& path, const std::vector<Sour
 // phase, so later phases do not warm up again unless they set a warm-up.
 RunConfig config_of(const RunConfig& run, const StageConfig& stage, bool first) {
   RunConfig c = run;
-  c.train.stages.clear();
   c.train.steps = stage.steps;
   if (stage.global_batch_size > 0) c.train.global_batch_size = stage.global_batch_size;
   if (stage.micro_batch_size > 0) c.train.micro_batch_size = stage.micro_batch_size;
@@ -49,7 +49,6 @@ TrainingStage ramp_part(const RunConfig& run, const std::string& batch_key, int6
   part.steps = steps;
   part.global_batch_size = sequences;
   RunConfig c = config_of(run, part, true);
-  c.train.batch_ramp.clear();
   // Every schedule is linear in both.
   c.optimizer.lr *= lr_factor(run.train, sequences);
   c.optimizer.min_lr *= lr_factor(run.train, sequences);
@@ -58,11 +57,12 @@ TrainingStage ramp_part(const RunConfig& run, const std::string& batch_key, int6
 }
 
 // Each part has at least one step, also of a ramp that the checks refuse.
-std::vector<TrainingStage> ramp_parts(const RunConfig& run) {
+std::vector<TrainingStage> ramp_parts(RunConfig run) {
+  const auto ramp = std::exchange(run.train.batch_ramp, {});  // each part gets a copy of the others
   std::vector<TrainingStage> parts;
   int64_t begin = 0, tokens = 0;
-  for (size_t i = 0; i < run.train.batch_ramp.size(); ++i) {
-    const auto& [sequences, until_tokens] = run.train.batch_ramp[i];
+  for (size_t i = 0; i < ramp.size(); ++i) {
+    const auto& [sequences, until_tokens] = ramp[i];
     const int64_t step_tokens = std::max<int64_t>(1, sequences) * run.data.seq_len,
                   left = std::max<int64_t>(1, static_cast<int64_t>(until_tokens) - tokens),
                   steps = (left + step_tokens - 1) / step_tokens;
@@ -97,11 +97,13 @@ std::vector<TrainingStage> training_stages(const RunConfig& config) {
     stages.back().config.data.seq_len = config.data.seq_len;
     return stages;
   }
+  RunConfig run = config;
+  run.train.stages.clear();  // each phase gets a copy: with them the time would be quadratic
   for (const auto& stage : config.train.stages) {
     const bool first = stages.empty();
     const auto name = stage.name.empty() ? fmt::format("stage {}", stages.size() + 1) : stage.name;
     const int64_t begin = first ? 0 : stages.back().end();
-    stages.push_back({name, begin, config_of(config, stage, first), begin});
+    stages.push_back({name, begin, config_of(run, stage, first), begin});
   }
   return stages;
 }

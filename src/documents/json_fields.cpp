@@ -6,6 +6,9 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bounded_json.h"
+#include "base/error.h"
+
 namespace athanor {
 namespace {
 
@@ -31,17 +34,22 @@ std::optional<json> skim_fields(std::string_view row, const std::vector<std::str
     if (!is_wanted(names, name)) continue;
     const std::string key(name);
     if (simdjson::to_json_string(member.value()).get(value)) return std::nullopt;
-    object[key] = json::parse(value);
+    auto parsed = read_json(value);
+    if (parsed.is_discarded()) return std::nullopt;
+    object[key] = std::move(parsed);
   }
   return object;
 }
 
 json parse_fields(std::string_view row, const std::vector<std::string>& names) {
-  const auto wanted = [&](int depth, json::parse_event_t event, json& parsed) {
-    return depth != 1 || event != json::parse_event_t::key || is_wanted(names, parsed.get_ref<const std::string&>());
-  };
-  auto object = json::parse(row, wanted);
-  return object.is_object() ? object : json::object();
+  JsonFault fault;
+  const json all = read_json(row, &fault);
+  if (all.is_discarded()) throw DataError(fault.reason);
+  auto object = json::object();
+  if (!all.is_object()) return object;
+  for (const auto& name : names)
+    if (const auto found = all.find(name); found != all.end()) object[name] = *found;
+  return object;
 }
 
 }  // namespace

@@ -11,7 +11,7 @@ namespace athanor {
 /// Returns the members of the object `row` whose names are in `names` (sorted); of equal names the last one counts. If
 /// `row` is not an object, the result is empty.
 /// @param row  JSON that a parser has already read: here only the wanted members are examined closely.
-/// @throws nlohmann::json::exception if a wanted member is not JSON after all.
+/// @throws DataError, with the reason alone, if a wanted member is not JSON after all, or nests too deep.
 nlohmann::json read_json_fields(std::string_view row, const std::vector<std::string>& names);
 
 }  // namespace athanor

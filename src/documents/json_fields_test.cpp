@@ -4,6 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
+#include "base/error.h"
+
 namespace athanor::json_fields_test {
 namespace {
 
@@ -39,8 +42,16 @@ TEST(JsonFields, WhatIsNoObjectHasNone) {
 TEST(JsonFields, WhatIsNoJsonIsRefused) {
   for (const char* row :
        {"", "{", "{\"a\":}", "{\"a\":1", "{\"a\" 1}", "{\"a\":nonsense}", "{\"a\":\"x}", "{\"a\":[1}"}) {
-    EXPECT_THROW(fields(row), json::exception) << row;
+    EXPECT_THROW(fields(row), DataError) << row;
   }
+}
+
+TEST(JsonFields, AWantedMemberHasABoundedDepthAndTheOthersHaveNone) {
+  const auto nested = [](int depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_EQ(fields("{\"x\":" + nested(900) + ",\"a\":1}"), json({{"a", 1}}));
+  EXPECT_NO_THROW(fields("{\"a\":" + nested(kMaxJsonDepth) + "}"));
+  EXPECT_THROW(fields("{\"a\":" + nested(kMaxJsonDepth + 1) + "}"), DataError);
+  EXPECT_THROW(fields("{\"a\":" + nested(300'000) + "}"), DataError);
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "base/json_node.h"
+#include "base/bounded_json.h"
 #include "base/text.h"
 #include "documents/document_error.h"
 #include "documents/field_path.h"

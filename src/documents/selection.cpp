@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/text.h"
 #include "documents/attribute_records.h"
 #include "documents/document_error.h"
@@ -21,12 +22,8 @@ std::string where_is(const Record& record, const std::filesystem::path& file) {
   return fmt::format("{}:{}{}", shown_name(file), record.is_row ? "row " : "", record.line);
 }
 
-// Returns "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without its first word, on one line.
-std::string reason(const json::exception& error) {
-  std::string_view what = error.what();
-  if (const auto space = what.find("] "); space != std::string_view::npos) what.remove_prefix(space + 2);
-  return printable(what.substr(0, 240));
-}
+// Returns the reason on one line, cut after a length.
+std::string reason(std::string_view what) { return printable(what.substr(0, 240)); }
 
 std::string shown(const json& id) {
   const auto text = id.dump(-1, ' ', false, json::error_handler_t::replace);
@@ -75,12 +72,13 @@ std::vector<FieldPath> Selection::scalar_paths(const std::string& text_field) co
 }
 
 json Selection::read_document(const Record& record, const std::filesystem::path& file) const {
-  if (record.is_row) return record.fields.empty() ? json::object() : json::parse(record.fields);
+  if (record.is_row) return record.fields.empty() ? json::object() : read_json(record.fields);
   if (!record.is_json || fields_.empty()) return json::object();
   try {
     return read_json_fields(record.bytes, fields_);
-  } catch (const json::exception& error) {
-    throw DocumentError(kInvalidJson, fmt::format("{}: invalid JSON: {}", where_is(record, file), reason(error)));
+  } catch (const DataError& error) {
+    throw DocumentError(kInvalidJson,
+                        fmt::format("{}: invalid JSON: {}", where_is(record, file), reason(error.what())));
   }
 }
 
@@ -95,12 +93,9 @@ void Selection::add_attributes(const Record& record, const std::filesystem::path
     const auto refuse = [&](const std::string& what) {
       throw DocumentError(kBadAttributes, fmt::format("{}: {}", where(), what));
     };
-    json parsed;
-    try {
-      parsed = json::parse(row.bytes);
-    } catch (const json::exception& error) {
-      refuse("invalid JSON: " + reason(error));
-    }
+    JsonFault fault;
+    json parsed = read_json(row.bytes, &fault);
+    if (parsed.is_discarded()) refuse("invalid JSON: " + reason(fault.reason));
     if (!parsed.is_object() || !parsed.contains(kAttributes) || !parsed[kAttributes].is_object()) {
       refuse("a row {\"id\": ..., \"attributes\": {...}} is expected");
     }

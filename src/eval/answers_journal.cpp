@@ -9,6 +9,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 
@@ -53,14 +54,14 @@ Earlier read_earlier(const fs::path& file, const std::string& identity) {
   std::ifstream in(file, std::ios::binary);
   std::string text;
   if (!std::getline(in, text) || in.eof()) return earlier;
-  const Json head = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const Json head = read_ordered_json(text);
   if (!head.is_object() || !head.contains("evaluation") || head["evaluation"] != identity) return earlier;
   uint64_t at = text.size() + 1;
   earlier.num_bytes = at;
   std::vector<Answers> window;
   while (std::getline(in, text) && !in.eof()) {
     at += text.size() + 1;
-    const Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const Json line = read_ordered_json(text);
     if (line.is_object() && line.contains(kWindowEnd)) {
       if (line[kWindowEnd] != earlier.answers.size() + window.size()) break;
       std::ranges::move(window, std::back_inserter(earlier.answers));

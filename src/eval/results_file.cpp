@@ -4,6 +4,7 @@
 #include <chrono>
 #include <set>
 
+#include "base/bounded_json.h"
 #include "base/build_info.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -143,7 +144,7 @@ Json read_results(const fs::path& file) {
 }
 
 std::optional<Json> find_results(const fs::path& file) {
-  Json results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  Json results = read_ordered_json(read_file(file));
   return has_shape(results) ? std::optional(std::move(results)) : std::nullopt;
 }
 

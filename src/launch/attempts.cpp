@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -117,7 +118,7 @@ ordered_json attempts_json(const fs::path& attempts) {
   for (const int number : numbers_in(attempts)) {
     ordered_json attempt;
     try {
-      attempt = ordered_json::parse(read_file(folder_of_attempt(attempts, number) / "verdict.json"), nullptr, false);
+      attempt = read_ordered_json(read_file(folder_of_attempt(attempts, number) / "verdict.json"));
     } catch (const IoError&) {
       // it has none
     }

@@ -8,12 +8,14 @@
 #include <stop_token>
 #include <utility>
 
+#include "base/bounded_json.h"
+
 namespace athanor::launch {
 
 std::optional<double> first_step_time_s(const std::filesystem::path& run_dir, const RunRecords& before) {
   std::ifstream lines(run_dir / "metrics.jsonl", std::ios::binary);
   for (std::string line; std::getline(lines, line);) {
-    const auto json = nlohmann::json::parse(line, nullptr, false);
+    const auto json = read_json(line);
     if (!json.is_object() || !json.contains("time") || !json["time"].is_number()) continue;
     const auto number = [&](const char* key) {
       return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>() : 0;

@@ -5,6 +5,7 @@
 #include <sstream>
 
 #include "base/append_file.h"
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -85,8 +86,7 @@ ChainPlace place_in_chain(const std::string& lines, const std::string& job, std:
   ChainPlace place;
   for (size_t begin = 0; begin < lines.size();) {
     const size_t end = std::min(lines.find('\n', begin), lines.size());
-    const json line = json::parse(lines.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  lines.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const json line = read_json(std::string_view(lines).substr(begin, end - begin));
     begin = end + 1;
     if (!line.is_object() || !line.contains("job") || !line["job"].is_string() || !line.contains("next") ||
         !line["next"].is_string())

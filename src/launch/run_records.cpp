@@ -6,6 +6,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
+
 namespace athanor::launch {
 namespace fs = std::filesystem;
 namespace {
@@ -37,8 +39,7 @@ int64_t number_in(const json& line, const char* key) {
 void for_each_line(const std::string& text, const std::function<void(const json&)>& visit) {
   for (size_t begin = 0; begin < text.size();) {
     const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = json::parse(text.begin() + static_cast<std::ptrdiff_t>(begin),
-                                  text.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    const auto line = read_json(std::string_view(text).substr(begin, end - begin));
     if (line.is_object()) visit(line);
     begin = end + 1;
   }
@@ -68,7 +69,7 @@ bool has_begun(const fs::path& run_dir, const RunRecords& before) {
 
 std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunRecords& before) {
   const std::string text = words_of(run_dir);
-  const auto json = json::parse(text, nullptr, false);
+  const auto json = read_json(text);
   if (!json.is_object() || text == before.last_words) return std::nullopt;
   LastWords words;
   words.exit_code = static_cast<int>(number_in(json, "exit_code"));

@@ -8,12 +8,10 @@
 #include <set>
 #include <utility>
 
-#define TOML_EXCEPTIONS 1
-#include <toml++/toml.h>
-
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "config/bounded_toml.h"
 
 namespace athanor::launch {
 namespace {
@@ -244,7 +242,7 @@ std::vector<std::string> words_of(const std::vector<Signature>& signatures) {
 std::vector<Signature> parse_signatures(std::string_view toml, const std::string& file) {
   toml::table root;
   try {
-    root = toml::parse(toml, file);
+    root = parse_bounded_toml(toml, file);
   } catch (const toml::parse_error& error) {
     fail<ConfigError>("{}:{}:{}: {}; the file must be TOML with [[signature]] entries", file, error.source().begin.line,
                       error.source().begin.column, reason_in(error.description()));

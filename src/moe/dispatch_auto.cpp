@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/bounded_json.h"
 #include "base/files.h"
 #include "base/wall_clock.h"
 #include "ops/tiles.h"
@@ -144,7 +145,7 @@ std::string key_of(const DispatchShape& s, const DispatchOptions& given, int wor
 std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {
   if (path.empty() || !std::filesystem::exists(path)) return {};
   try {
-    const json found = json::parse(read_file(path));
+    const json found = read_json(read_file(path));
     if (found.at("key") != key) return {};
     const DispatchOptions options{parse_dispatch(found.at("dispatch")), found.at("chunks"), found.at("in_flight"),
                                   inner_ranks};

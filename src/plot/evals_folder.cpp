@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -19,7 +20,8 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr size_t kMostNamed = 3;  // files in a warning
+constexpr size_t kMostNamed = 3;       // files in a warning
+constexpr size_t kMostTasks = 20'000;  // in a file: all of lm_eval are about 13,000
 
 // The step in a name such as step-00000500.json or step-00000500-1a2b3c4d.json; −1 if there is none.
 int64_t step_in_name(const fs::path& file) {
@@ -36,13 +38,17 @@ int64_t step_in_name(const fs::path& file) {
 std::optional<Json> read_checkpoint_results(const fs::path& file) {
   Json results;
   try {
-    results = Json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+    results = read_ordered_json(read_file(file));
   } catch (const IoError& error) {
     log::warn("{}", error.what());
     return std::nullopt;
   }
   const Json* scores = member_of(results, "results");
   if (!scores || !scores->is_object()) return std::nullopt;
+  if (scores->size() > kMostTasks) {  // tables compare each task with all
+    log::warn("{} has {} tasks, more than {}: passed over", file.string(), scores->size(), kMostTasks);
+    return std::nullopt;
+  }
   if (step_of_results(results) >= 0) return results;
   const int64_t step = step_in_name(file);
   if (step < 0) return std::nullopt;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
@@ -29,7 +30,7 @@ json parse_line(std::string_view line) {
   if (line.size() < kHashDigits + 1 || line[kHashDigits] != ' ') return json::value_t::discarded;
   const auto text = line.substr(kHashDigits + 1);
   if (line.substr(0, kHashDigits) != fmt::format("{:016x}", hash_u64(text))) return json::value_t::discarded;
-  return json::parse(text, nullptr, false);
+  return read_json(text);
 }
 
 // Reads the lines of a file, one at a time.

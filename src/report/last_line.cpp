@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/bounded_json.h"
 #include "base/file_reader.h"
 
 namespace athanor {
@@ -16,7 +17,7 @@ nlohmann::ordered_json last_json_line(const std::filesystem::path& file) {
   for (size_t end = text.rfind('\n'); end != text.npos && end > 0;) {
     const size_t before = text.rfind('\n', end - 1);
     const size_t first = before == text.npos ? 0 : before + 1;
-    auto line = nlohmann::ordered_json::parse(text.substr(first, end - first), nullptr, /*allow_exceptions=*/false);
+    auto line = read_ordered_json(text.substr(first, end - first));
     if (line.is_object()) return line;
     if (before == text.npos) break;
     end = before;

@@ -132,18 +132,18 @@ struct JsonPrinter {
   void comma() { out += style.indent < 0 ? ", " : ","; }
 
   void print_object(const Json& value, int depth) {
-    std::vector<std::string> names;
-    for (const auto& [name, member] : value.items()) names.push_back(name);
-    if (style.sort_keys) std::sort(names.begin(), names.end());
+    std::vector<std::pair<std::string, const Json*>> members;  // a search for each would take quadratic time
+    for (const auto& [name, member] : value.items()) members.emplace_back(name, &member);
+    if (style.sort_keys) std::sort(members.begin(), members.end());
     out += '{';
-    for (size_t i = 0; i < names.size(); ++i) {
+    for (size_t i = 0; i < members.size(); ++i) {
       if (i > 0) comma();
       new_line(depth + 1);
-      append_json_text(out, names[i], style.only_ascii);
+      append_json_text(out, members[i].first, style.only_ascii);
       out += ": ";
-      print(value.at(names[i]), depth + 1);
+      print(*members[i].second, depth + 1);
     }
-    if (!names.empty()) new_line(depth);
+    if (!members.empty()) new_line(depth);
     out += '}';
   }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "documents/document_error.h"
@@ -18,7 +19,6 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-constexpr int kMaxRowDepth = 200;  // nested values are visited recursively
 constexpr uint64_t kMaxRowBytes = uint64_t{1} << 30;
 
 std::vector<std::string> row_endings(OutputType type) {
@@ -67,26 +67,6 @@ std::string content_of(const fs::path& folder) {
   if (error) return "which cannot be read: " + error.message();
   std::sort(names.begin(), names.end());
   return names.empty() ? "which is empty" : "which has " + join_first(names, 12);
-}
-
-// Brackets that are open at once, outside of strings.
-int depth_of(std::string_view json) {
-  int depth = 0, deepest = 0;
-  bool in_string = false;
-  for (size_t i = 0; i < json.size(); ++i) {
-    const char c = json[i];
-    if (in_string) {
-      if (c == '\\') ++i;
-      in_string = c != '"';
-    } else if (c == '"') {
-      in_string = true;
-    } else if (c == '[' || c == '{') {
-      deepest = std::max(deepest, ++depth);
-    } else if (c == ']' || c == '}') {
-      --depth;
-    }
-  }
-  return deepest;
 }
 
 // The parser turns an integer that is too large into a fraction, which a template would print in another way.
@@ -140,16 +120,11 @@ std::vector<fs::path> find_evaluation_rows(const TaskConfig& task, const fs::pat
 nlohmann::ordered_json RawRow::parse() const {
   if (const auto byte = find_invalid_utf8(bytes)) fail<DataError>("{}: not UTF-8 at byte {}", place, *byte + 1);
   if (!is_json) return {{"text", bytes}};
-  ATHANOR_CHECK_DATA(depth_of(bytes) <= kMaxRowDepth, "{}: a row of more than {} levels", place, kMaxRowDepth);
   ATHANOR_CHECK_DATA(!has_huge_integer(bytes), "{}: an integer needs more than 64 bits; write it as a text", place);
-  Json row;
-  try {
-    row = Json::parse(bytes);
-  } catch (const Json::parse_error& error) {
-    fail<DataError>("{}: no JSON at byte {}", place, error.byte);
-  } catch (const Json::exception& error) {
-    fail<DataError>("{}: no JSON: {}", place, first_line(error.what()));
-  }
+  JsonFault fault;
+  Json row = read_ordered_json(bytes, &fault);
+  ATHANOR_CHECK_DATA(!row.is_discarded() || fault.byte == 0, "{}: no JSON at byte {}", place, fault.byte);
+  ATHANOR_CHECK_DATA(!row.is_discarded(), "{}: a row cannot be taken: {}", place, fault.reason);
   ATHANOR_CHECK_DATA(row.is_object(), "{}: a row is an object with fields, this is {}", place, describe_json(row));
   return row;
 }

@@ -74,7 +74,12 @@ ExpressionPtr ExpressionParser::parse_list_without_brackets(bool with_condition)
   return tuple;
 }
 
+void ExpressionParser::count_link() {
+  if (++links_ > kMaxTemplateLinks) fail_here(fmt::format("an expression of more than {} steps", kMaxTemplateLinks));
+}
+
 ExpressionPtr ExpressionParser::parse(bool with_condition) {
+  if (depth_ == 0) links_ = 0;
   if (++depth_ > kMaxTemplateDepth) fail_here(fmt::format("more than {} levels", kMaxTemplateDepth));
   auto node = with_condition ? parse_condition() : parse_or();
   --depth_;
@@ -84,6 +89,7 @@ ExpressionPtr ExpressionParser::parse(bool with_condition) {
 ExpressionPtr ExpressionParser::parse_condition() {
   auto value = parse_or();
   while (is_word("if")) {
+    count_link();
     auto node = make(Expression::Kind::kCondition, here().offset);
     advance();
     node->parts.push_back(parse_or());
@@ -97,6 +103,7 @@ ExpressionPtr ExpressionParser::parse_condition() {
 ExpressionPtr ExpressionParser::parse_or() {
   auto left = parse_and();
   while (is_word("or")) {
+    count_link();
     auto node = make(Expression::Kind::kOr, here().offset);
     advance();
     node->parts.push_back(std::move(left));
@@ -109,6 +116,7 @@ ExpressionPtr ExpressionParser::parse_or() {
 ExpressionPtr ExpressionParser::parse_and() {
   auto left = parse_not();
   while (is_word("and")) {
+    count_link();
     auto node = make(Expression::Kind::kAnd, here().offset);
     advance();
     node->parts.push_back(std::move(left));
@@ -161,6 +169,7 @@ ExpressionPtr ExpressionParser::parse_compare() {
 ExpressionPtr ExpressionParser::parse_sum() {
   auto left = parse_concat();
   while (is("+") || is("-")) {
+    count_link();
     const Token token = here();
     advance();
     left = binary(std::move(left), token.text, token.offset, parse_concat());
@@ -180,6 +189,7 @@ ExpressionPtr ExpressionParser::parse_concat() {
 ExpressionPtr ExpressionParser::parse_product() {
   auto left = parse_power();
   while (is("*") || is("/") || is("//") || is("%")) {
+    count_link();
     const Token token = here();
     advance();
     left = binary(std::move(left), token.text, token.offset, parse_power());
@@ -190,6 +200,7 @@ ExpressionPtr ExpressionParser::parse_product() {
 ExpressionPtr ExpressionParser::parse_power() {
   auto left = parse_signed(true);
   while (is("**")) {
+    count_link();
     const size_t offset = here().offset;
     advance();
     left = binary(std::move(left), "**", offset, parse_signed(true));

@@ -12,6 +12,9 @@ namespace athanor::tasks {
 
 /// Deeper templates are refused, since each level takes room on the stack.
 inline constexpr int kMaxTemplateDepth = 100;
+/// So are expressions with more operators, filters, members and calls that apply to what stands before them: each is a
+/// level, too, without a bracket. Python's own parser takes fewer.
+inline constexpr int kMaxTemplateLinks = 500;
 
 /// Names a token in messages.
 std::string show_token(const Token& token);
@@ -60,10 +63,11 @@ class ExpressionParser {
   ExpressionPtr parse_subscript(ExpressionPtr value);
   ExpressionPtr parse_test(ExpressionPtr value);
   void parse_arguments(Expression& call);
+  void count_link();
 
   const std::vector<Token>& tokens_;
   size_t at_ = 0;
-  int depth_ = 0;
+  int depth_ = 0, links_ = 0;  // links_ of the whole expression
 };
 
 }  // namespace athanor::tasks

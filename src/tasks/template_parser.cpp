@@ -133,7 +133,9 @@ class StatementParser {
 
   Target parse_target() {
     if (expressions_.take("(")) {
+      if (++depth_ > kMaxTemplateDepth) fail_here(fmt::format("more than {} levels", kMaxTemplateDepth));
       Target inner = parse_targets();
+      --depth_;
       if (!expressions_.take(")")) fail_here("`)` is missing");
       return inner;
     }

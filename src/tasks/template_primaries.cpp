@@ -84,6 +84,7 @@ ExpressionPtr ExpressionParser::parse_dict() {
 
 ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr value) {
   while (true) {
+    if (is(".") || is("[") || is("(")) count_link();
     if (is(".") || is("[")) {
       value = parse_subscript(std::move(value));
     } else if (is("(")) {
@@ -99,6 +100,7 @@ ExpressionPtr ExpressionParser::parse_postfix(ExpressionPtr value) {
 
 ExpressionPtr ExpressionParser::parse_filters(ExpressionPtr value) {
   while (true) {
+    if (is("|") || is_word("is")) count_link();
     if (is("|")) {
       advance();
       auto filter = make(Expression::Kind::kFilter, here().offset);

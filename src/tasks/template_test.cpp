@@ -74,6 +74,27 @@ TEST(Template, WhatPythonWouldAnswerDifferentlyIsRefused) {
             std::string::npos);
 }
 
+TEST(Template, AnyDepthIsRefusedInLinearTime) {
+  const auto times = [](int count, const std::string& text) {
+    std::string all;
+    for (int i = 0; i < count; ++i) all += text;
+    return all;
+  };
+  for (const char* link :
+       {"|upper", "|upper()", ".a", "[0]", "()", "+1", "*1", "**1", " and 1", " or 1", " if 1", " if 1 else 1"}) {
+    EXPECT_NE(refusal_of("{{n" + times(20'000, link) + "}}").find("more than"), std::string::npos) << link;
+  }
+  for (const char* level : {"(", "[", "{1:", "-", "not "})
+    EXPECT_FALSE(refusal_of("{{ " + times(20'000, level) + "1").empty()) << level;
+  for (const char* level : {"{% if 1 %}", "{% for a in n %}", "{% set a %}"})
+    EXPECT_NE(refusal_of(times(20'000, level)).find("more than 100 levels"), std::string::npos) << level;
+  EXPECT_NE(
+      refusal_of("{% set " + times(20'000, "(") + "a" + times(20'000, ")") + " = n %}").find("more than 100 levels"),
+      std::string::npos);
+  EXPECT_EQ(Template::compile("{{'a'" + times(300, "|upper") + "}}", "t").render(kRow), "A");
+  EXPECT_EQ(Template::compile(times(20'000, "{{n}}{# c #} "), "t").render(kRow).size(), 40'000);
+}
+
 TEST(Template, OneExpressionKeepsItsValue) {
   const auto value_of = [](const std::string& source) {
     return to_json(Template::compile(source, "t").evaluate(kRow));

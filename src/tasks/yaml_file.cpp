@@ -7,6 +7,7 @@
 #include <cctype>
 #include <limits>
 #include <optional>
+#include <map>
 
 #include "base/error.h"
 #include "base/files.h"
@@ -138,18 +139,26 @@ class YamlConverter {
 
   Json convert_map(const YAML::Node& node, const std::string& path, int depth) {
     auto object = Json::object();
+    std::map<std::string, size_t> places;  // an ordered object would search all of its members at each
     for (const auto& member : node) {
       if (!member.first.IsScalar()) complain(node, "a key that is no word");
       const std::string key = with_whole_escapes(member.first.Scalar());
       const int line = member.first.Mark().line + 1;
       if (key == "<<") complain(member.first, "this form has no merge keys (<<); use include");
-      if (object.contains(key)) {
+      const auto [place, is_new] = places.try_emplace(key, places.size());
+      if (!is_new) {
         document_.repeated.push_back(fmt::format("{}:{}: the key {} is there before; this one counts, as in lm_eval",
                                                  name_, line, printable(key)));
       }
       const std::string inner = path.empty() ? key : path + "." + key;
       document_.lines[inner] = line;
-      object[key] = convert(member.second, inner, depth + 1);
+      auto value = convert(member.second, inner, depth + 1);
+      auto& members = static_cast<Json::object_t::Container&>(object.get_ref<Json::object_t&>());
+      if (is_new) {
+        members.emplace_back(key, std::move(value));
+      } else {
+        members[place->second].second = std::move(value);
+      }
     }
     return object;
   }

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "base/bounded_json.h"
 #include "base/json_node.h"
 #include "tokenizer/file_limits.h"
 

@@ -11,6 +11,7 @@
 
 #include "arch/inventory.h"
 #include "arch/width_scaling.h"
+#include "base/bounded_json.h"
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
@@ -145,7 +146,7 @@ void load_progress(TrainState& state, const fs::path& model_folder) {
         model_folder.string(), kProgressFile);
     return;  // a model from elsewhere: begins at step 0
   }
-  const json progress = json::parse(read_file(file), nullptr, /*allow_exceptions=*/false);
+  const json progress = read_json(read_file(file));
   ATHANOR_CHECK_CHECKPOINT(!progress.is_discarded(), "{} is not JSON; take another checkpoint", file.string());
   const auto& allowed = state.config.checkpoint.allow_model_change;
   apply_progress(state, progress, model_folder, std::ranges::find(allowed, "vocab_size") != allowed.end());

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/bounded_json.h"
 #include "base/files.h"
 
 namespace athanor {
@@ -21,7 +22,7 @@ std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& e
   };
   std::istringstream lines(read_file(events));
   for (std::string line; std::getline(lines, line);) {
-    const auto event = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const auto event = read_json(line);
     if (!event.is_object() || !event.contains("event") || !event.contains("step")) continue;
     if (!event["event"].is_string() || !event["step"].is_number_integer()) continue;
     const auto kind = event["event"].get<std::string>();

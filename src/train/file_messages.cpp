@@ -6,6 +6,7 @@
 #include <exception>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 
@@ -70,7 +71,7 @@ class Outflow {
 class Inflow {
  public:
   Inflow(const IncomingFiles& from, const std::string& head) : folder_(from.folder) {
-    const json files = json::parse(head, nullptr, /*allow_exceptions=*/false);
+    const json files = read_json(head);
     keep_failure([&] {
       ATHANOR_CHECK_CHECKPOINT(files.is_array(), "rank {} could not read the files that it was to send", from.from);
       for (const json& each : files) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "train/smoke.h"
 
@@ -43,7 +44,7 @@ std::string golden_text(const std::vector<SmokeRun>& runs, const std::string& ki
 }
 
 std::vector<SmokeRun> read_golden(const std::string& golden, const std::string& name) try {
-  const auto root = nlohmann::ordered_json::parse(golden);
+  const auto root = read_ordered_json(golden);
   std::vector<SmokeRun> runs;
   for (const auto& [model, steps] : root.at("models").items()) runs.push_back({model, steps_of(json(steps)), {}});
   return runs;

@@ -7,6 +7,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -128,7 +129,7 @@ std::string text_of(const MatmulPaths& paths) { return json_of(paths).dump(); }
 
 MatmulPaths paths_of(const std::string& text, const std::string& name) {
   MatmulPaths paths{};
-  const nlohmann::ordered_json file = nlohmann::ordered_json::parse(text, nullptr, /*allow_exceptions=*/false);
+  const nlohmann::ordered_json file = read_ordered_json(text);
   for (const auto type : kTypes) {
     for (const ProductKind kind : kKinds) {
       const nlohmann::ordered_json::json_pointer at(fmt::format("/{}/{}", ops::type_name(type), ops::name_of(kind)));

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/log.h"
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::optional<int64_t> step_of(std::string_view line) {
-  const auto parsed = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto parsed = read_json(line);
   if (!parsed.is_object() || !parsed.contains("step") || !parsed["step"].is_number_integer()) return std::nullopt;
   return parsed["step"].get<int64_t>();
 }

@@ -5,6 +5,7 @@
 #include <sstream>
 #include <type_traits>
 
+#include "base/bounded_json.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/wall_clock.h"
@@ -57,7 +58,7 @@ RunHistory read_history(const fs::path& events) {
   if (!history.known) return history;
   std::istringstream lines(read_file(events));
   for (std::string line; std::getline(lines, line);) {
-    const json parsed = json::parse(line, nullptr, /*allow_exceptions=*/false);
+    const json parsed = read_json(line);
     if (parsed.is_object()) read_event(parsed, history);
   }
   return history;

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
+#include "base/bounded_json.h"
 #include "base/exit_codes.h"
 #include "base/files.h"
 #include "base/text.h"
@@ -33,7 +34,7 @@ std::map<int64_t, Attempt> attempts_of(const std::filesystem::path& events) {
   if (!std::filesystem::is_regular_file(events)) return attempts;
   std::istringstream lines(read_file(events));
   for (std::string text; std::getline(lines, text);) {
-    const json line = json::parse(text, nullptr, /*allow_exceptions=*/false);
+    const json line = read_json(text);
     if (!line.is_object() || !line.contains("time") || !line["time"].is_number()) continue;
     if (!line.contains("attempt") || !line["attempt"].is_number_integer()) continue;
     Attempt& attempt = attempts[line["attempt"].get<int64_t>()];

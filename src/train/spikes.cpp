@@ -10,6 +10,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/bounded_json.h"
 #include "base/text.h"
 
 namespace athanor {
@@ -46,7 +47,7 @@ struct Numbers {
 
 // The numbers of a line of metrics.jsonl; nothing if they are not there, or not finite.
 std::optional<Numbers> numbers_of(const std::string& line) {
-  const auto read = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
+  const auto read = read_json(line);
   for (const char* name : {"step", "loss", "grad_norm"})
     if (!read.is_object() || !read.contains(name) || !read[name].is_number()) return std::nullopt;
   return Numbers{read["step"], read["loss"], read["grad_norm"]};

@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include "base/bounded_json.h"
 #include "base/files.h"
 #include "base/hash.h"
 
@@ -95,7 +96,7 @@ Trace Trace::read(const fs::path& path) {
   uint64_t length = 0, at = sizeof length;
   if (bytes.size() >= at) std::memcpy(&length, bytes.data(), sizeof length);
   ATHANOR_CHECK_DATA(length > 0 && length <= bytes.size() - at, "{}: it is cut off", path.string());
-  const Json json = Json::parse(bytes.substr(at, length));
+  const Json json = parse_json(std::string_view(bytes).substr(at, length), path.string());
   at += length;
   Trace trace;
   for (const auto& step : json.at("steps")) trace.steps_.push_back(from_json(step));
