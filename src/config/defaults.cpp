@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/number_types.h"
+#include "config/families.h"
 
 namespace athanor {
 namespace {
@@ -33,9 +34,18 @@ int64_t first_schedule_steps(const RunConfig& config) {
   return of_phase > 0 ? of_phase : first.steps;
 }
 
+// Dense families have none. Those of recipes/olmoe-tiny.toml.
+void choose_experts(ModelConfig& model, const std::function<bool(std::string_view key)>& is_set) {
+  const Family* family = find_family(model.family);
+  if (!model.from.empty() || !family || !family->sparse) return;
+  if (!is_set("model.num_experts")) model.num_experts = std::max<int64_t>(16, model.num_experts_per_tok);
+  if (!is_set("model.num_experts_per_tok")) model.num_experts_per_tok = std::clamp<int64_t>(model.num_experts, 1, 4);
+}
+
 }  // namespace
 
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
+  choose_experts(config.model, is_set);
   auto& train = config.train;
   if (train.dtype == "auto") {
     train.dtype_was_auto = true;

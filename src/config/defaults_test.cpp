@@ -5,6 +5,7 @@
 #include <cstdlib>
 
 #include "config/dump.h"
+#include "config/families.h"
 #include "config/testing/error_of.h"
 #include "config/training_stages.h"
 
@@ -46,6 +47,21 @@ TEST(Defaults, AnAutomaticTypeIsThatOfTheCpuAndStandsInTheDump) {
   EXPECT_EQ(slow.train.dtype, "float32");
   EXPECT_TRUE(fast.train.dtype_was_auto && slow.train.dtype_was_auto);
   EXPECT_NE(dump_run_config(slow, false).find("\ndtype = \"float32\"\n"), std::string::npos);
+}
+
+TEST(Defaults, EveryFamilyNeedsNothingElse) {
+  for (const std::string& family : family_names()) {
+    const std::string text = "[model]\nfamily = \"" + family + "\"\n";
+    EXPECT_EQ(error_of(text), "") << family;
+    const ModelConfig model = parse_run_config(text, "run.toml").model;
+    EXPECT_EQ(model.num_experts, find_family(family)->sparse ? 16 : 0);
+    EXPECT_EQ(model.num_experts_per_tok, find_family(family)->sparse ? 4 : 0);
+    if (!find_family(family)->sparse) continue;
+    EXPECT_EQ(parse_run_config(text, "run.toml", {"model.num_experts=32"}).model.num_experts_per_tok, 4);
+    EXPECT_EQ(parse_run_config(text, "run.toml", {"model.num_experts=2"}).model.num_experts_per_tok, 2);
+    EXPECT_EQ(parse_run_config(text, "run.toml", {"model.num_experts_per_tok=20"}).model.num_experts, 20);
+  }
+  EXPECT_NE(error_of("[model]\nnum_experts = 0\n").find("family olmoe needs at least 1"), std::string::npos);
 }
 
 TEST(Defaults, AMinLrThatNobodySetStaysBelowLr) {

@@ -306,16 +306,6 @@ toml::table parse_toml(std::string_view text, const std::string& name) {
 
 namespace {
 
-// A configuration without a model gets the one that `athanor config` prints. The default family has experts, and their
-// number is the one field that cannot be left to a default (dense families have none). The values are those of
-// recipes/olmoe-tiny.toml.
-void choose_default_experts(const toml::table& root, ModelConfig& model) {
-  const auto written = [&](const char* key) { return static_cast<bool>(root.at_path(std::string("model.") + key)); };
-  if (written("from") || written("family") || written("num_experts")) return;
-  model.num_experts = 16;
-  if (!written("num_experts_per_tok")) model.num_experts_per_tok = 4;
-}
-
 void note_written_fields(const toml::table& root, ModelConfig& model) {
   const toml::table* table = root["model"].as_table();
   if (model.from.empty() || !table) return;
@@ -337,7 +327,6 @@ RunConfig parse_run_config(std::string_view text, const std::string& name, const
   const std::string option = name.starts_with("--") ? name : "--set";
   for (const auto& override_text : overrides) merge(root, parse_override(option, override_text));
   RunConfig config;
-  choose_default_experts(root, config.model);
   std::vector<std::string> errors;
   TomlReader reader(root, errors);
   config.describe(reader);
