@@ -21,8 +21,13 @@ std::string unknown_option(const CLI::App& command, const std::vector<std::strin
   for (const auto& word : words) {
     const std::string name = word.substr(0, word.find('='));
     if (name == "--") break;  // what follows are no options
-    if (name.starts_with("--") && std::ranges::find(known, name) == known.end())
-      return fmt::format("unknown option {}{}", name, did_you_mean(name, known));
+    if (!name.starts_with("--") || std::ranges::find(known, name) != known.end()) continue;
+    // "--optimizer.lr=1e-3", as other systems take it.
+    const bool is_field = name.find('.') != name.npos && std::ranges::find(known, "--set") != known.end();
+    if (is_field)
+      return fmt::format("unknown option {}; a field of the configuration is set by --set {}{}", name, word.substr(2),
+                         word == name ? "=…" : "");
+    return fmt::format("unknown option {}{}", name, did_you_mean(name, known));
   }
   return "";
 }

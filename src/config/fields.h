@@ -123,7 +123,8 @@ inline Check<int64_t> between_or_minus_one(int64_t low, int64_t high) {
           [low, high](const int64_t& x) { return (x >= low && x <= high) || x == -1; }};
 }
 inline Check<std::vector<int64_t>> each_between(int64_t low, int64_t high) {
-  return {fmt::format("a list of integers from {} to {}", low, high), [low, high](const std::vector<int64_t>& list) {
+  return {fmt::format("a list of integers from {} to {}, written [1, 2]", low, high),
+          [low, high](const std::vector<int64_t>& list) {
             for (const int64_t x : list) {
               if (x < low || x > high) return false;
             }
@@ -185,8 +186,10 @@ inline Check<std::string> one_type_of(std::vector<std::string> types, const std:
   return check;
 }
 inline Check<std::vector<std::string>> each_one_of(std::vector<std::string> allowed) {
+  const std::string example =
+      fmt::format(", written [\"{}\"]", allowed[0] + (allowed.size() > 1 ? "\", \"" + allowed[1] : ""));
   const auto single = one_of(std::move(allowed));
-  return {"a list of " + single.expected.substr(std::string_view("one of ").size()),
+  return {"a list of " + single.expected.substr(std::string_view("one of ").size()) + example,
           [single](const std::vector<std::string>& list) {
             for (const auto& item : list) {
               if (!single.holds(item)) return false;

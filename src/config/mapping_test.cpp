@@ -40,7 +40,8 @@ TEST(Mapping, EveryFaultIsNamed) {
   EXPECT_EQ(error.find("lacks \"context\""), std::string::npos) << error;
   EXPECT_NE(error_of(kDense, {"parallelism.mapping=data_iner"}).find("did you mean \"data_inner\"?"),
             std::string::npos);
-  EXPECT_NE(error_of(kDense, {"parallelism.mapping=3"}).find("expected a string in quotes or a list of them, got 3"),
+  EXPECT_NE(error_of(kDense, {"parallelism.mapping=3"})
+                .find("expected a string in quotes or a list of them, written [\"one\", \"two\"], got 3"),
             std::string::npos);
 }
 

@@ -1,6 +1,7 @@
 #include "config/toml_reader.h"
 
 #include <algorithm>
+#include <cmath>
 #include <iterator>
 #include <sstream>
 #include <type_traits>
@@ -204,17 +205,30 @@ class TomlReader : public Fields {
   static const char* expectation(const int64_t&) { return "an integer"; }
   static const char* expectation(const double&) { return "a number"; }
   static const char* expectation(const std::string&) { return "a string in quotes"; }
-  static const char* expectation(const std::vector<double>&) { return "a list of numbers"; }
-  static const char* expectation(const std::vector<int64_t>&) { return "a list of integers"; }
-  static const char* expectation(const std::vector<std::string>&) { return "a list of strings"; }
+  static const char* expectation(const std::vector<double>&) { return "a list of numbers, written [0.9, 0.95]"; }
+  static const char* expectation(const std::vector<int64_t>&) { return "a list of integers, written [1, 2]"; }
+  static const char* expectation(const std::vector<std::string>&) {
+    return "a list of strings, written [\"one\", \"two\"]";
+  }
   static const char* expectation(const CountOrAuto&) { return "an integer or \"auto\""; }
-  static const char* expectation(const NameOrNames&) { return "a string in quotes or a list of them"; }
+  static const char* expectation(const NameOrNames&) {
+    return "a string in quotes or a list of them, written [\"one\", \"two\"]";
+  }
+
+  // 1e3 is 1000. Beyond 2^53 a double is not exactly what was written.
+  static bool convert_whole(const toml::node& node, int64_t& out) {
+    const auto real = node.value_exact<double>();
+    if (!real || std::floor(*real) != *real || std::abs(*real) > 0x1p53) return false;
+    out = static_cast<int64_t>(*real);
+    return true;
+  }
 
   template <class T>
   static bool convert(const toml::node& node, T& out) {
     if constexpr (std::is_same_v<T, bool> || std::is_same_v<T, int64_t> || std::is_same_v<T, std::string>) {
       const auto value = node.value_exact<T>();
       if (value) out = *value;
+      if constexpr (std::is_same_v<T, int64_t>) return value || convert_whole(node, out);
       return value.has_value();
     } else if constexpr (std::is_same_v<T, double>) {
       if (!node.is_number()) return false;

@@ -60,6 +60,27 @@ TEST(TomlReader, OverridesWinAndNeedNoQuotes) {
   EXPECT_EQ(config.parallelism.recompute, std::vector<std::string>{"norm"});
 }
 
+TEST(TomlReader, AWholeNumberMayBeWrittenAsReadersWriteIt) {
+  const auto config = parse_run_config(
+      kTiny, "run.toml",
+      {"train.steps=1e3", "train.seed=10_000", "checkpoint.interval=2e2", "parallelism.pipeline_split=[2.0, 2]"});
+  EXPECT_EQ(config.train.steps, 1000);
+  EXPECT_EQ(config.train.seed, 10'000);
+  EXPECT_EQ(config.checkpoint.interval, CountOrAuto(200));
+  EXPECT_EQ(config.parallelism.pipeline_split, (std::vector<int64_t>{2, 2}));
+  for (const char* steps : {"1.5", "1e-3", "1e30", "inf", "nan"})
+    EXPECT_NE(error_of(kTiny, {std::string("train.steps=") + steps}).find("expected an integer"), std::string::npos)
+        << steps;
+}
+
+TEST(TomlReader, AnErrorAboutAListShowsHowOneIsWritten) {
+  EXPECT_NE(error_of(kTiny, {"parallelism.recompute=attention"})
+                .find("expected a list of norm, attention, moe, layer, written [\"norm\", \"attention\"], got"),
+            std::string::npos);
+  EXPECT_NE(error_of(kTiny, {"model.mlp_only_layers=3"}).find("a list of integers, written [1, 2]"), std::string::npos);
+  EXPECT_NE(error_of(kTiny, {"eval.tasks=arc_easy"}).find("written [\"one\", \"two\"]"), std::string::npos);
+}
+
 TEST(TomlReader, AListOfTablesHasABoundedNumberOfEntries) {
   const auto stages = [](int count) { return "[train]\n" + times(count, "[[train.stages]]\nsteps = 1\n"); };
   const auto start = std::chrono::steady_clock::now();

@@ -25,6 +25,7 @@ def data(athanor, tmp_path_factory):
     (["train", str(RECIPE), "--set", "parallelism.tensor_parallel_degree=2", "--set", "parallelism.pipeline_parallel_degree=3"],
      "the degrees of parallelism need 6 ranks or more, and there is one: start the command with `mpirun -n 6`"),
     (["train", str(RECIPE), "--set", "train.max_steps=5"], "unknown key train.max_steps: here it is train.steps"),
+    (["train", str(RECIPE), "--optimizer.lr=1e-3"], "unknown option --optimizer.lr; a field of the configuration is set by --set optimizer.lr=1e-3"),
 ])
 def test_what_people_mistype_is_answered_in_plain_words(athanor, words, answer):
     done = athanor.run(*words, check=False)
