@@ -59,6 +59,7 @@ std::string shown(const toml::node& node) {
 // Returns what an unknown key may have meant: a field of its table that is spelled nearly so, the field of another
 // table that has this name, or what another system's setting is called here.
 std::string hint_of(const std::string& key, const std::vector<std::string>& known) {
+  if (is_not_supported(key)) return ": not supported yet";
   if (const auto ours = our_name_of(key); !ours.empty()) return fmt::format(": here it is {}", ours);
   if (std::string near = did_you_mean(key, known); !near.empty()) return near;
   for (const std::string& field : run_config_keys()) {
