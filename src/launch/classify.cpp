@@ -150,7 +150,11 @@ class Decision {
     const auto is_first = [&](const auto& one) {
       return machine_name(host_of(*one.first)) == machine_name(host_of(*ended.front().first));
     };
-    if (!ended.empty() && std::ranges::all_of(ended, is_first)) blame(*ended.front().first, *ended.front().second);
+    if (ended.empty() || !std::ranges::all_of(ended, is_first)) return;
+    blame(*ended.front().first, *ended.front().second);
+    for (const std::string& host : result_.hosts)
+      result_.suspects.push_back(
+          {host, "its processes ended by themselves, and no line names a host that is at fault"});
   }
 
   // What a launcher or a scheduler reports of one process or node, where nothing names who was at fault. What follows

@@ -200,7 +200,10 @@ TEST_F(Classify, OnlyHostsOfTheJobAreNamed) {
 
 TEST_F(Classify, ANodeThatNoLineNamesIsTheOneWhoseRanksEndedByThemselves) {
   const std::string mount = "Couldn't change directory to /scratch/run:\n    No such file or directory\n";
-  EXPECT_EQ(of("n7: rank 28 exited with code 127\n" + mount).hosts, Names{"n7"});
+  const auto found = of("n7: rank 28 exited with code 127\n" + mount);
+  EXPECT_EQ(found.hosts, Names{"n7"});
+  ASSERT_EQ(found.suspects.size(), 1U);
+  EXPECT_EQ(found.suspects[0].host, "n7");
   EXPECT_TRUE(of("n7: rank 28 exited with code 127\nn8: rank 30 exited with code 127\n" + mount).hosts.empty());
 }
 
