@@ -9,12 +9,15 @@
 #include <system_error>
 
 #include "base/error.h"
+#include "base/file_reader.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/manifest.h"
+#include "checkpoint/manifest_head.h"
 #include "checkpoint/manifest_summary.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/step_words.h"
 #include "checkpoint/strict_json.h"
 
 namespace athanor {
@@ -80,11 +83,26 @@ bool is_run_folder(const fs::path& path) {
          is_file(path / "config.toml");
 }
 
+/// Refuses a folder whose manifest.json is one of something else, such as prepared data. A folder with the name of a
+/// checkpoint may be a damaged one.
+void check_manifest_is_of_checkpoint(const fs::path& path) {
+  constexpr size_t kStart = 4096;  // the format is among the first keys
+  std::string start(kStart, '\0');
+  with_io_errors([&] { start.resize(FileReader(path / kManifestName).read_up_to(0, start.data(), kStart)); });
+  if (start.starts_with(kManifestHashStart)) return;
+  const bool is_data = start.find("\"athanor-data\"") != start.npos;
+  fail<CheckpointError>(
+      "{} is no checkpoint: its {} is that of {}; {}", path.string(), kManifestName,
+      is_data ? "prepared data" : "something else",
+      is_data ? "verify prepared data with athanor data verify" : "name a run folder or a checkpoint");
+}
+
 /// Returns the checkpoint or model that the folder itself is.
 std::optional<FoundCheckpoint> itself(const fs::path& path) {
   const bool full = is_file(path / kManifestName);
   auto found = parse_name(fs::absolute(path / "x").lexically_normal().parent_path());
   if (!full && !is_hf_folder(path) && !found) return std::nullopt;
+  if (full && !found) check_manifest_is_of_checkpoint(path);
   if (!found) found = FoundCheckpoint{path, -1, CheckpointKind::kFull, CheckpointState::kThere};
   found->path = path;
   found->kind = full || !is_hf_folder(path) ? CheckpointKind::kFull : CheckpointKind::kModel;
@@ -167,7 +185,8 @@ const char* name_of(CheckpointState state) {
   return "";
 }
 
-std::vector<FoundCheckpoint> find_checkpoints(const fs::path& path) {
+std::vector<FoundCheckpoint> find_checkpoints(const fs::path& named) {
+  const fs::path path = find_step_folder(named);
   ATHANOR_CHECK_CHECKPOINT(is_folder(path), "{}: no such folder; expected a run folder or a checkpoint", path.string());
   std::vector<FoundCheckpoint> all;
   if (!is_file(path / kManifestName) && is_run_folder(path)) {

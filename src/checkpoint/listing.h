@@ -44,9 +44,10 @@ struct DescribedCheckpoint {
 };
 
 /// Finds the checkpoints that `path` names: a run folder, its folder of checkpoints or of models, or one checkpoint or
-/// model. Newest first; of one step the full checkpoint is first. Empty if the run has none.
+/// model, also as find_step_folder (checkpoint/step_words.h) finds it. Newest first; of one step the full checkpoint is
+/// first. Empty if the run has none.
 /// @throws CheckpointError if the path is none of these; IoError.
-std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& path);
+std::vector<FoundCheckpoint> find_checkpoints(const std::filesystem::path& named);
 
 /// Reads the sizes of its files and the beginning of its manifest. Returns nothing if the folder has disappeared.
 std::optional<DescribedCheckpoint> describe_checkpoint(const FoundCheckpoint& found);

@@ -12,6 +12,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/manifest_summary.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/step_words.h"
 #include "checkpoint/testing/large_manifest.h"
 #include "checkpoint/writer.h"
 
@@ -61,6 +62,25 @@ TEST_F(Listing, ARunWithoutCheckpointsHasNoneAndAnotherFolderIsRefused) {
   EXPECT_TRUE(find_checkpoints(folder_ / "run").empty());
   EXPECT_SAYS(refusal<CheckpointError>([&] { find_checkpoints(folder_); }), "is not a run folder");
   EXPECT_SAYS(refusal<CheckpointError>([&] { find_checkpoints(folder_ / "nowhere"); }), "no such folder");
+}
+
+TEST_F(Listing, PreparedDataAndOtherFoldersWithAManifestAreNoDamagedCheckpoints) {
+  write("data/manifest.json", "{\n  \"format\": \"athanor-data\",\n  \"version\": 1\n}\n");
+  write("other/manifest.json", R"({"name": "a web page"})");
+  write("copy-of-step-00000004/manifest.json", "{");
+  EXPECT_SAYS(
+      refusal<CheckpointError>([&] { find_checkpoints(folder_ / "data"); }),
+      "data is no checkpoint: its manifest.json is that of prepared data; verify prepared data with athanor data");
+  EXPECT_SAYS(refusal<CheckpointError>([&] { find_checkpoints(folder_ / "other"); }), "is that of something else");
+  EXPECT_EQ(find_checkpoints(folder_ / "copy-of-step-00000004").size(), 1u) << "it may be a damaged one";
+}
+
+TEST_F(Listing, AStepIsFoundWithAndWithoutZerosAndInItsRun) {
+  const fs::path four = write_step(4);
+  for (const char* named : {"checkpoints/step-00000004", "checkpoints/step-4", "step-4", "step-00000004/"})
+    EXPECT_EQ(find_step_folder(folder_ / named), fs::exists(folder_ / named) ? folder_ / named : four) << named;
+  EXPECT_EQ(find_step_folder(folder_ / "step-5"), folder_ / "step-5");
+  EXPECT_EQ(shown(folder_ / "step-4"), Lines{"4 full there"});
 }
 
 TEST_F(Listing, ACheckpointIsDescribedByItsFilesAndTheBeginningOfItsManifest) {

@@ -8,6 +8,7 @@
 #include "base/folder_lock.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/verification.h"
 
@@ -43,6 +44,9 @@ bool verifies(const StepFolder& each, const RemovalRequest& request) {
     } else {
       verify_model(each.path);
     }
+    return true;
+  } catch (const NewerFormatError& error) {
+    log::warn("taken to be whole: {}", error.what());
     return true;
   } catch (const CheckpointError& error) {  // what cannot be read may be whole, so an IoError ends all
     log::warn("not whole: {}", error.what());

@@ -9,9 +9,14 @@
 #include <cstdio>
 
 #include "base/error.h"
+#include "base/files.h"
 #include "base/folder_lock.h"
+#include "base/hash.h"
 #include "base/testing/folder_test.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/manifest_head.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/step_words.h"
 #include "checkpoint/writer.h"
 
 namespace athanor::removal_test {
@@ -72,6 +77,29 @@ TEST_F(Removal, TheNewestThatIsWholeIsRefusedAndForceRemovesIt) {
   EXPECT_EQ(remove({12}).size(), 1u) << "a damaged one may go, though it is the newest";
   EXPECT_EQ(remove({4, 8}, true).size(), 2u);
   EXPECT_TRUE(list_checkpoints(folder_ / "checkpoints").empty());
+}
+
+TEST_F(Removal, TheNewestIsRefusedIfItIsOfAFormatThatIsNotKnown) {
+  std::string text = read_file(path_of(12) / kManifestName);
+  text = text.substr(text.find('\n') + 1);
+  text.replace(text.find("\"version\": 1"), 12, "\"version\": 9");
+  Hasher hasher;
+  hasher.update(text.data(), text.size());
+  write(fs::path("checkpoints") / step_folder_name(12) / kManifestName,
+        fmt::format("{}{}{}{}", kManifestHashStart, hasher.hex(), kManifestHashEnd, text));
+  EXPECT_SAYS(refused({12}), "step-00000012 is the newest checkpoint that is whole");
+  EXPECT_EQ(remove({4}).size(), 1u);
+}
+
+TEST_F(Removal, AStepIsNamedByItsNumberItsFolderOrAPath) {
+  for (const std::string& text : {std::string("8"), std::string("step-8"), std::string("step-00000008"),
+                                  path_of(8).string(), path_of(8).string() + "/"})
+    EXPECT_EQ(step_in_run(text, folder_, CheckpointKind::kFull), 8) << text;
+  for (const char* text : {"many", "-7", "8.5", "step-", "99999999999999999999999"})
+    EXPECT_SAYS(refusal<ConfigError>([&] { step_in_run(text, folder_, CheckpointKind::kFull); }), "is no step");
+  EXPECT_SAYS(refusal<ConfigError>([&] { step_in_run(path_of(8), folder_, CheckpointKind::kModel); }), "is not in");
+  EXPECT_SAYS(refusal<ConfigError>([&] { step_in_run("elsewhere/step-00000008", folder_, CheckpointKind::kFull); }),
+              "is not in");
 }
 
 TEST_F(Removal, AStepThatIsNotThereIsRefusedBeforeAnythingIsRemoved) {

@@ -14,7 +14,9 @@
 #include "base/text.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/local_listing.h"
+#include "checkpoint/manifest.h"
 #include "checkpoint/removal.h"
+#include "checkpoint/step_words.h"
 #include "checkpoint/verification.h"
 #include "cli/checkpoint_diff.h"
 #include "cli/commands.h"
@@ -126,8 +128,8 @@ struct CheckArguments {
 
 // Counts what was verified, and keeps the first refusals.
 struct Verdicts {
-  int64_t whole = 0, damaged = 0, left_out = 0;
-  std::string first_damage;
+  int64_t whole = 0, damaged = 0, left_out = 0, unknown = 0;
+  std::string first_damage, first_unknown;
   std::optional<IoError> unread;
 };
 
@@ -147,9 +149,15 @@ void verify_one(const FoundCheckpoint& found, int threads, Verdicts& verdicts) {
       return;
     }
     const auto* unread = dynamic_cast<const IoError*>(&error);
-    fmt::print("{}: {}: {}\n", path, unread ? "cannot be read" : "damaged", printable(error.what()));
+    const bool is_newer = dynamic_cast<const NewerFormatError*>(&error);
+    fmt::print("{}: {}: {}\n", path,
+               unread     ? "cannot be read"
+               : is_newer ? "not known"
+                          : "damaged",
+               printable(error.what()));
     if (unread && !verdicts.unread) verdicts.unread = *unread;
-    if (!unread && verdicts.damaged++ == 0) verdicts.first_damage = path;
+    if (is_newer && verdicts.unknown++ == 0) verdicts.first_unknown = path;
+    if (!unread && !is_newer && verdicts.damaged++ == 0) verdicts.first_damage = path;
   }
   std::fflush(stdout);  // the next one may take hours
 }
@@ -167,9 +175,13 @@ void verify_all(const CheckArguments& arguments) {
   }
   if (verdicts.left_out > 0)
     fmt::print("left out: {} unfinished or moved aside; name one of them to verify it\n", verdicts.left_out);
-  ATHANOR_CHECK_CHECKPOINT(verdicts.damaged == 0,
-                           "{} of {} are damaged, the first: {}; delete them with athanor checkpoint rm",
-                           verdicts.damaged, verdicts.damaged + verdicts.whole, verdicts.first_damage);
+  ATHANOR_CHECK_CHECKPOINT(
+      verdicts.damaged == 0, "{} of {} are damaged, the first: {}; a run continues from the newest that is whole",
+      verdicts.damaged, verdicts.damaged + verdicts.whole + verdicts.unknown, verdicts.first_damage);
+  ATHANOR_CHECK_CHECKPOINT(verdicts.unknown == 0,
+                           "{} of {} are of a newer format, the first: {}; verify them with "
+                           "the program that wrote them",
+                           verdicts.unknown, verdicts.whole + verdicts.unknown, verdicts.first_unknown);
   if (verdicts.unread) throw *verdicts.unread;
   ATHANOR_CHECK_CHECKPOINT(verdicts.whole > 0, "{} holds no checkpoint and no model: there is nothing to verify",
                            arguments.path);
@@ -196,13 +208,16 @@ void add_verifying(CLI::App& parent) {
 struct RemoveArguments {
   RemovalRequest request;
   std::string run;
+  std::vector<std::string> steps;
   bool models = false;
   int64_t threads = 0;
 };
 
 void remove_chosen(RemoveArguments arguments) {
-  arguments.request.run = arguments.run;
-  arguments.request.kind = arguments.models ? CheckpointKind::kModel : CheckpointKind::kFull;
+  RemovalRequest& request = arguments.request;
+  request.run = arguments.run;
+  request.kind = arguments.models ? CheckpointKind::kModel : CheckpointKind::kFull;
+  for (const std::string& step : arguments.steps) request.steps.push_back(step_in_run(step, request.run, request.kind));
   arguments.request.num_threads = thread_count("--threads", arguments.threads);
   uint64_t freed = 0;
   for (const auto& removed : remove_checkpoints(arguments.request)) {
@@ -217,9 +232,10 @@ void add_removal(CLI::App& parent) {
   auto* command = parent.add_subcommand(
       "rm", "Delete checkpoints of a run that is not training; refuses the newest one that is whole");
   command->add_option("RUN", arguments->run, "The run folder")->required();
-  command->add_option("STEP", arguments->request.steps, "The steps of the checkpoints")
-      ->required()
-      ->check(CLI::Range(int64_t{0}, int64_t{999'999'999'999'999'999}).description(""));
+  command
+      ->add_option("STEP", arguments->steps,
+                   "The checkpoints: 40, step-40, step-00000040, or a path such as RUN/checkpoints/step-00000040")
+      ->required();
   command->add_flag("--models", arguments->models, "Delete model-only checkpoints of these steps instead");
   command->add_flag("--force", arguments->request.force, "Verify nothing, and delete also the newest one");
   add_verifying_threads(*command, arguments->threads);

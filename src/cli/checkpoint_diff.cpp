@@ -16,6 +16,8 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/diff.h"
+#include "checkpoint/rotation.h"
+#include "checkpoint/step_words.h"
 #include "cli/exit_code.h"
 
 namespace athanor {
@@ -120,16 +122,21 @@ void print_difference_text(const CheckpointDifference& found, bool values) {
 void print_difference(DiffArguments arguments) {
   arguments.options.num_threads = thread_count("--threads", arguments.threads);
   arguments.options.values = arguments.options.tensors == "*";
-  const auto open = [](const std::string& path) {
+  const auto open = [](const std::filesystem::path& named) {
     return with_io_errors([&] {
+      const std::string path = find_step_folder(named).string();
       ATHANOR_CHECK_CHECKPOINT(
           std::filesystem::is_regular_file(std::filesystem::path(path) / kManifestName),
-          "{}: expected a full checkpoint, such as RUN/checkpoints/step-00000500: a folder with {}", path,
+          "{}: expected a full checkpoint, such as RUN/checkpoints/step-00000500: a folder with {}", named.string(),
           kManifestName);
       return CheckpointReader::open(path);
     });
   };
-  const auto a = open(arguments.a), b = open(arguments.b);
+  const auto a = open(arguments.a);
+  // "step-80" alone is one of the same run.
+  const bool is_beside = step_of_words(arguments.b) && !std::filesystem::exists(arguments.b);
+  const auto b = open(is_beside ? a.folder().parent_path() / step_folder_name(*step_of_words(arguments.b))
+                                : std::filesystem::path(arguments.b));
   const auto found = diff_checkpoints(a, b, arguments.options);
   if (arguments.json) {
     print_difference_json(found);
@@ -145,8 +152,9 @@ void add_checkpoint_diff_command(CLI::App& parent) {
   const auto arguments = std::make_shared<DiffArguments>();
   auto* command = parent.add_subcommand(
       "diff", "Compare two full checkpoints bit by bit, whatever layouts wrote them; exits with 1 if they differ");
-  command->add_option("A", arguments->a, "A full checkpoint: RUN/checkpoints/step-…")->required();
-  command->add_option("B", arguments->b, "Another one")->required();
+  command->add_option("A", arguments->a, "A full checkpoint: RUN/checkpoints/step-00000040, or RUN/step-40")
+      ->required();
+  command->add_option("B", arguments->b, "Another one; step-80 alone is one of the same run")->required();
   command
       ->add_option("--tensors", arguments->options.tensors,
                    "Compare only these tensors, and neither state nor configuration: KIND/NAME with * and ?, such as "

@@ -14,7 +14,9 @@ from runs import ENDLESS, Run, make_data
 def trained(athanor, tmp_path_factory):
     """A run of eight steps with three checkpoints and two models. Tests change copies of it."""
     folder = tmp_path_factory.mktemp("checkpoints")
-    run = Run(athanor, folder, make_data(athanor, folder))
+    data = make_data(athanor, folder)
+    run = Run(athanor, folder, data)
+    run.data = data
     run.train("checkpoint.keep=3")
     return run
 
@@ -111,6 +113,20 @@ def test_a_folder_without_checkpoints_is_listed_as_empty_and_verifies_nothing(at
     (tmp_path / "config.toml").touch()
     assert athanor.run("checkpoint", "ls", tmp_path).stdout == f"{tmp_path} holds no checkpoint and no model\n"
     assert "nothing to verify" in refused(athanor, "verify", tmp_path)
+
+
+def test_prepared_data_is_no_damaged_checkpoint_and_nothing_advises_to_delete_it(athanor, trained):
+    done = athanor.run("checkpoint", "verify", trained.data, check=False)
+    assert done.returncode == 2 and "is that of prepared data; verify prepared data with athanor data verify" in done.stderr
+    assert "rm" not in (done.stdout + done.stderr).split() and "damaged" not in done.stdout + done.stderr
+
+
+def test_rm_and_diff_take_a_step_with_and_without_zeros_and_a_path(athanor, run):
+    assert "equal" in athanor.run("checkpoint", "diff", run / "step-6", step_of(run, 6)).stdout
+    assert athanor.run("checkpoint", "diff", run / "checkpoints/step-6", "step-00000006").stdout.startswith("equal")
+    for step, named in ((3, "step-3"), (6, step_of(run, 6))):
+        assert f"removed {step_of(run, step)}" in athanor.run("checkpoint", "rm", run, named).stdout
+    assert "many is no step: expected one such as 40, step-00000040 or" in refused(athanor, "rm", run, "many")
 
 
 def test_diff_ends_with_0_for_the_same_and_names_what_differs_with_1(athanor, run):
