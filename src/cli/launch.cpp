@@ -16,6 +16,8 @@
 #include "base/log.h"
 #include "base/own_folder.h"
 #include "base/wall_clock.h"
+#include "base/shell_words.h"
+#include "base/text.h"
 #include "cli/commands.h"
 #include "cli/exit_code.h"
 #include "launch/fewer_hosts.h"

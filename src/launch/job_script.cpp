@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "base/shell_words.h"
 #include "launch/launcher_command.h"
 
 namespace athanor::launch {

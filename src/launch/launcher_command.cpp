@@ -289,11 +289,6 @@ void add_srun(const LaunchPlan& plan, const Surroundings& here, Parts& parts, st
   add_srun_options(plan, plan.is_node_known, parts);
 }
 
-bool is_plain_for_shells(char c) {
-  return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
-         std::string_view("-_./:=,+@%").find(c) != std::string_view::npos;
-}
-
 }  // namespace
 
 std::vector<std::string> LaunchCommand::words() const {
@@ -329,19 +324,6 @@ Variables rank_variables(int rank, int num_ranks, int port) {
   return {{"RANK", number(rank)},       {"WORLD_SIZE", number(num_ranks)},
           {"LOCAL_RANK", number(rank)}, {"LOCAL_WORLD_SIZE", number(num_ranks)},
           {"MASTER_ADDR", "localhost"}, {"MASTER_PORT", number(port)}};
-}
-
-std::string shell_word(const std::string& word) {
-  if (!word.empty() && std::ranges::all_of(word, is_plain_for_shells)) return word;
-  std::string quoted = "'";
-  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
-  return quoted + "'";
-}
-
-std::string shell_line(const std::vector<std::string>& words) {
-  std::vector<std::string> quoted;
-  for (const auto& word : words) quoted.push_back(shell_word(word));
-  return join(quoted, " ");
 }
 
 }  // namespace athanor::launch

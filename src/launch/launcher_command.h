@@ -56,9 +56,4 @@ LaunchCommand build_command(const LaunchPlan& plan, const Surroundings& here);
 /// The variables of each rank that Athanor starts without MPI. @param port  at which the ranks meet.
 Variables rank_variables(int rank, int num_ranks, int port);
 
-/// Returns the words as a line that a POSIX shell reads as these words.
-std::string shell_line(const std::vector<std::string>& words);
-/// One word of it, quoted if need be.
-std::string shell_word(const std::string& word);
-
 }  // namespace athanor::launch

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "base/shell_words.h"
 #include "launch/plan.h"
 #include "launch/testing/recorded_machine.h"
 
@@ -213,14 +214,6 @@ TEST_F(Commands, TheDryRunMayBePastedIntoAShell) {
   EXPECT_SAYS(text, "# ranks      16 on 2 hosts, 8 each: one for each of 8 devices\n");
   EXPECT_SAYS(text, "cat >athanor.rankfile <<'END'\nrank 0=frontier00042 slot=48-55\n");
   EXPECT_TRUE(text.ends_with(" train run.toml --set 'a=b c'\n")) << text;
-}
-
-TEST(ShellWords, QuotedWordsAreReadAsTheyAre) {
-  EXPECT_EQ(shell_word("a=b"), "a=b");
-  EXPECT_EQ(shell_word(""), "''");
-  EXPECT_EQ(shell_word("$(id)"), "'$(id)'");
-  EXPECT_EQ(shell_word("it's"), "'it'\\''s'");
-  EXPECT_EQ(shell_line({"a b", "~", "*", "c"}), "'a b' '~' '*' c");
 }
 
 }  // namespace launcher_command_test

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "base/error.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "base/thread_share.h"
 #include "launch/training_command.h"

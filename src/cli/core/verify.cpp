@@ -2,6 +2,7 @@
 
 #include "base/fault_announcement.h"
 #include "base/launched.h"
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "cli/core.h"
 #include "config/dump.h"
@@ -69,7 +70,7 @@ ATHANOR_CORE_ENTRY(verify) {
                 "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
                 "to compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or "
                 "compare one rank with portable forms: athanor verify {0} --reference portable",
-                given.config_file);
+                shell_word(given.config_file));
   ATHANOR_CHECK(given.then.empty() || given.plant.empty(),
                 "verify: --plant and --then cannot be combined; leave one out");
   return in_world(world_options(config), [&](comm::World& world, RunContext&) {
