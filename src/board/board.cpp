@@ -88,7 +88,7 @@ SharedMemory::SharedMemory(int file, const fs::path& path, const Header* header)
   struct stat found {};
   if (::fstat(file, &found) != 0) fail_errno("cannot look at", path.string());
   if (found.st_uid != ::geteuid() && ::geteuid() != 0)
-    fail<Error>("{} belongs to another user (number {}); remove it", path.string(), found.st_uid);
+    fail<Error>("{} belongs to another user (number {}), who has to remove it", path.string(), found.st_uid);
   if (!header && static_cast<uint64_t>(found.st_size) < kBoardBytes) fail<Error>("{} is no board", path.string());
   // The memory is reserved now: a store into a page that a full file system cannot give would be a SIGBUS.
   if (const int why = header ? ::posix_fallocate(file, 0, static_cast<off_t>(kBoardBytes)) : 0) {

@@ -177,11 +177,12 @@ namespace {
 /// Returns whether there is a folder of weights that will be replaced.
 bool check_place(const fs::path& folder, bool overwrite) {
   const bool taken = fs::exists(folder) && !(fs::is_directory(folder) && fs::is_empty(folder));
+  ATHANOR_CHECK_CHECKPOINT(!taken || fs::is_regular_file(folder / kHfConfigName),
+                           "{}: is not a transformers folder (it has no {}) and will not be overwritten; choose "
+                           "another folder",
+                           folder.string(), kHfConfigName);
   ATHANOR_CHECK_CHECKPOINT(!taken || overwrite, "{}: is there already; choose another folder or overwrite it",
                            folder.string());
-  ATHANOR_CHECK_CHECKPOINT(!taken || fs::is_regular_file(folder / kHfConfigName),
-                           "{}: is not a transformers folder (it has no {}) and will not be overwritten",
-                           folder.string(), kHfConfigName);
   return taken;
 }
 

@@ -30,7 +30,7 @@ void check_results_file(const std::string& path) {
   const std::string begins = "{\"command\":\"lr-find";
   std::string start(begins.size(), ' ');
   std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
-  ATHANOR_CHECK(start == begins, "--out {} is there and has no results of lr-find; name another file, or remove it",
+  ATHANOR_CHECK(start == begins, "--out {} is there and has no results of lr-find; name another file, or move it away",
                 path);
 }
 

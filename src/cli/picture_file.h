@@ -20,7 +20,7 @@ inline void check_picture_file(const char* option, const std::string& path) {
   std::string start(4, ' ');
   std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
   ATHANOR_CHECK(start == "<svg" || start == "<?xm" || std::filesystem::is_empty(path, ignored),
-                "{} {} is there and is no picture; name another file, or remove it", option, path);
+                "{} {} is there and is no picture; name another file, or move it away", option, path);
 }
 
 }  // namespace athanor

@@ -47,7 +47,7 @@ void check_page_file(const std::string& path) {
   std::string start(9, ' ');
   std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
   ATHANOR_CHECK(start == "<!DOCTYPE" || fs::is_empty(path, ignored),
-                "--out {} is there and is no page of HTML; name another file, or remove it", path);
+                "--out {} is there and is no page of HTML; name another file, or move it away", path);
 }
 
 // A folder may have pictures, which are replaced, and nothing else.

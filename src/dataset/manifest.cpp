@@ -8,14 +8,15 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_node.h"
+#include "base/shell_words.h"
 #include "base/text_template_json.h"
+#include "dataset/prepared_folder.h"
 
 namespace athanor {
 namespace {
 
 using nlohmann::ordered_json;
 
-constexpr const char* kFormatName = "athanor-data";
 constexpr uint64_t kMaxCount = uint64_t{1} << 62;
 constexpr int64_t kMaxSeqLen = int64_t{1} << 30;
 
@@ -186,7 +187,7 @@ PartEntry only_part(const DataManifest& manifest) {
 
 DataManifest parse_root(const JsonNode& root) {
   root.must_be_object();
-  if (root.string_or("format", "") != kFormatName) root.at("format").complain("must be {}", kFormatName);
+  if (root.string_or("format", "") != kDataFormatName) root.at("format").complain("must be {}", kDataFormatName);
   const auto version = root.at("version").as_unsigned(kMaxCount);
   if (version < 1 || version > static_cast<uint64_t>(kDataFormatVersion)) {
     root.at("version").complain("{} is unknown, this program knows 1 to {}; prepare the data again", version,
@@ -268,7 +269,7 @@ std::string data_manifest_text(const DataManifest& manifest) {
     if (input.bytes >= 0) inputs.back()["bytes"] = input.bytes;
     if (!input.fingerprint.empty()) inputs.back()["fingerprint"] = input.fingerprint;
   }
-  ordered_json root{{"format", kFormatName},
+  ordered_json root{{"format", kDataFormatName},
                     {"version", manifest.version},
                     {"tokenizer_file", manifest.tokenizer_file},
                     {"tokenizer_hash", manifest.tokenizer_hash},
@@ -298,7 +299,8 @@ std::string read_data_manifest_text(const std::filesystem::path& folder) {
   std::error_code error, ignored;
   const auto file = folder / kDataManifestName;
   ATHANOR_CHECK_DATA(std::filesystem::exists(folder, error) || error,
-                     "{} does not exist; write it with `athanor prepare --out {}`", folder.string(), folder.string());
+                     "{} does not exist; write it with `athanor prepare --out {}`", folder.string(),
+                     shell_word(folder.string()));
   if (error) throw IoError("cannot open " + folder.string() + ": " + error.message(), error.value());
   ATHANOR_CHECK_DATA(std::filesystem::exists(file, ignored), "{} has no {}; name a folder that `athanor prepare` wrote",
                      folder.string(), kDataManifestName);

@@ -42,7 +42,8 @@ std::optional<Json> finished_results(const fs::path& out, const std::string& ide
   if (out.empty() || !fs::exists(out)) return std::nullopt;
   ATHANOR_CHECK(fs::is_regular_file(out), "--out {} is no file; name another one", out.string());
   auto results = find_results(out);
-  ATHANOR_CHECK(results, "{} is there and has no results of an evaluation; name another file with --out, or remove it",
+  ATHANOR_CHECK(results,
+                "{} is there and has no results of an evaluation; name another file with --out, or move it away",
                 out.string());
   const Json* own =
       results->contains("athanor") && (*results)["athanor"].is_object() ? &(*results)["athanor"] : nullptr;
@@ -62,8 +63,10 @@ fs::path samples_of(const fs::path& out) {
 // Refuses a folder with anything but samples, which are made again.
 void check_samples_folder(const fs::path& folder) {
   if (!fs::exists(folder)) return;
-  ATHANOR_CHECK(fs::is_directory(folder), "--samples: {} is a file, where the folder of samples would be; remove it",
-                folder.string());
+  ATHANOR_CHECK(
+      fs::is_directory(folder),
+      "--samples: {} is a file, where the folder of samples would be; name another file with --out, or move it away",
+      folder.string());
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
     ATHANOR_CHECK(entry.is_regular_file() && name.starts_with("samples_") && name.ends_with(".jsonl"),

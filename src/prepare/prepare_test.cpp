@@ -249,6 +249,12 @@ TEST_F(Preparing, AFolderThatIsThereIsReplacedOnlyWhenToldAndOnlyIfPrepared) {
   made.out = folder_ / "precious";
   write("precious/thesis.txt", "years of work");
   EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "contains something other than prepared data");
+  // A checkpoint has a manifest.json, too.
+  write(fs::path(made.out) / kDataManifestName, "{\"hash\": \"0\",\n\"format\": \"athanor-checkpoint\"}");
+  for (const bool overwrite : {false, true}) {
+    made.overwrite = overwrite;
+    EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "contains something other than prepared data");
+  }
   made.out = folder_ / "a.txt";
   EXPECT_SAYS(refusal<ConfigError>([&] { prepare(made); }), "is a file");
 }

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "dataset/manifest.h"
+#include "dataset/prepared_folder.h"
 #include "documents/standard_input.h"
 
 namespace athanor {
@@ -23,11 +24,11 @@ void check_replaceable(const fs::path& out, bool overwrite, const std::vector<fs
   if (!fs::exists(out)) return;
   ATHANOR_CHECK(fs::is_directory(out), "--out {} is a file; name a folder", out.string());
   if (fs::is_empty(out)) return;
+  ATHANOR_CHECK(holds_prepared_data(out),
+                "--out {} contains something other than prepared data (no {} of them); name another folder, or move it "
+                "away",
+                out.string(), kDataManifestName);
   ATHANOR_CHECK(overwrite, "--out {} is not empty; --overwrite replaces it", out.string());
-  ATHANOR_CHECK(
-      fs::exists(out / kDataManifestName),
-      "--out {} contains something other than prepared data (no {}); name another folder, or remove it yourself",
-      out.string(), kDataManifestName);
   for (const auto& input : inputs) {
     if (is_standard_input(input)) continue;
     ATHANOR_CHECK(!lies_in(input, out), "the input {} is in --out {}, which would be replaced; name another folder",

@@ -20,11 +20,12 @@ bool is_there(const TargetFolder& target, const Entry& entry, bool any_time) {
   const auto found = target.look(entry.path);
   if (!found) return false;
   if (entry.kind == EntryKind::kFolder) {
-    ATHANOR_CHECK_DATA(S_ISDIR(found->st_mode), "{} is in the way of a folder; remove it, or give another --to",
+    ATHANOR_CHECK_DATA(S_ISDIR(found->st_mode), "{} is in the way of a folder; give another --to, or move it away",
                        target.shown(entry.path));
     return true;
   }
-  ATHANOR_CHECK_DATA(!S_ISDIR(found->st_mode), "{} is a folder in the way of a file; remove it, or give another --to",
+  ATHANOR_CHECK_DATA(!S_ISDIR(found->st_mode),
+                     "{} is a folder in the way of a file; give another --to, or move it away",
                      target.shown(entry.path));
   if (entry.kind == EntryKind::kLink) return S_ISLNK(found->st_mode);  // its target is compared when links are made
   return S_ISREG(found->st_mode) && static_cast<uint64_t>(found->st_size) == entry.size &&

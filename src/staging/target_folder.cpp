@@ -35,7 +35,7 @@ TargetFolder::TargetFolder(const fs::path& path) : path_(path) {
   struct stat found {};
   const fs::path parts = path_ / kStateFolder;
   if (::lstat(parts.c_str(), &found) == 0 && (!S_ISDIR(found.st_mode) || found.st_uid != ::geteuid()))
-    fail<ConfigError>("{} is no folder of this user; remove it, or give another --to", printable(parts.string()));
+    fail<ConfigError>("{} is no folder of this user; give another --to, or move it away", printable(parts.string()));
   lock_ = std::make_unique<FolderLock>(parts, lock_options());
   folder_ = std::make_unique<OpenedFile>(::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (folder_->fd() < 0) fail_errno("cannot open", printable(path_.string()));
@@ -84,7 +84,7 @@ std::optional<struct stat> TargetFolder::look(const std::string& path) const {
   struct stat found {};
   if (parent && ::fstatat(parent->fd(), name.c_str(), &found, AT_SYMLINK_NOFOLLOW) == 0) return found;
   if (errno == ELOOP || errno == ENOTDIR)
-    fail<DataError>("{}: a folder on the way is a link or a file; remove it, or give another --to", shown(path));
+    fail<DataError>("{}: a folder on the way is a link or a file; give another --to, or move it away", shown(path));
   if (errno != ENOENT) fail_errno("cannot use", shown(path));
   return {};
 }
@@ -96,7 +96,7 @@ void TargetFolder::make_folder(const std::string& path) {
   if (errno != EEXIST) fail_errno("cannot make", shown(path));
   const auto found = look(path);
   if (!found || !S_ISDIR(found->st_mode))
-    fail<DataError>("{} is in the way of a folder; remove it, or give another --to", shown(path));
+    fail<DataError>("{} is in the way of a folder; give another --to, or move it away", shown(path));
   if ((found->st_mode & 0700) != 0700) set_mode(path, (found->st_mode & 0777) | 0700);
 }
 
@@ -110,7 +110,7 @@ void TargetFolder::place(const std::string& part, const std::string& path) {
   if (!parent) fail_errno("cannot open the folder of", shown(path));
   if (::renameat(parts(), part.c_str(), parent->fd(), name.c_str()) == 0) return;
   if (errno == EISDIR)
-    fail<DataError>("{} is a folder in the way of a file; remove it, or give another --to", shown(path));
+    fail<DataError>("{} is a folder in the way of a file; give another --to, or move it away", shown(path));
   fail_errno("cannot place", shown(path));
 }
 

@@ -20,7 +20,7 @@ namespace athanor {
 namespace fs = std::filesystem;
 
 void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
-  ATHANOR_CHECK_CHECKPOINT(!fs::exists(run_dir), "{} is there already; name another --out or remove it",
+  ATHANOR_CHECK_CHECKPOINT(!fs::exists(run_dir), "{} is there already; name another --out, or move it away",
                            run_dir.string());
   const HfFolder folder = HfFolder::open(hf_folder);
   warn_of_unknown_members(folder.config(), hf_folder);
