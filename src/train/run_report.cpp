@@ -2,8 +2,10 @@
 
 #include <fmt/core.h>
 
+#include "base/shell_words.h"
 #include "base/text.h"
 #include "checkpoint/rotation.h"
+#include "train/kept_checkpoints.h"
 #include "train/run_folder.h"
 
 namespace athanor {
@@ -36,8 +38,16 @@ std::vector<std::string> RunReport::lines(const RunConfig& config, int64_t step)
                                 last_->step, best_->loss, best_->step));
   if (config.checkpoint.model_interval > 0)
     lines.push_back(fmt::format("the model: {}", (RunFolder{run}.models() / step_folder_name(step)).string()));
-  lines.push_back(fmt::format(
-      "next: athanor plot {}, athanor generate {} --prompt \"...\", or athanor export {} --out FOLDER", run, run, run));
+  const std::string word = shell_word(run);
+  if (saves_nothing(config.checkpoint)) {
+    lines.emplace_back(
+        "nothing was saved: checkpoint.interval and checkpoint.model_interval are 0, so the weights are lost");
+    lines.push_back(fmt::format("next: athanor plot {}", word));
+    return lines;
+  }
+  lines.push_back(
+      fmt::format("next: athanor plot {}, athanor generate {} --prompt \"...\", or athanor export {} --out FOLDER",
+                  word, word, word));
   return lines;
 }
 

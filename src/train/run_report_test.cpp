@@ -42,6 +42,28 @@ TEST(RunReport, ACompleteRunStatesItsSpeedItsLossesItsModelAndWhatComesNext) {
       }));
 }
 
+TEST(RunReport, ARunThatSavedNothingSaysSoAndRecommendsNothingThatNeedsItsWeights) {
+  RunReport report;
+  report.add(step(10));
+  RunConfig nothing = config();
+  nothing.checkpoint.interval = nothing.checkpoint.model_interval = 0;
+  const auto lines = report.lines(nothing, 10);
+  EXPECT_EQ(lines[1],
+            "nothing was saved: checkpoint.interval and checkpoint.model_interval are 0, so the weights are lost");
+  EXPECT_EQ(lines[2], "next: athanor plot runs/x");
+}
+
+TEST(RunReport, CommandsQuotePathsThatAShellWouldSplit) {
+  RunReport report;
+  report.add(step(10));
+  RunConfig spaced = config();
+  spaced.train.run_dir = "my runs/x";
+  EXPECT_EQ(
+      report.lines(spaced, 10).back(),
+      "next: athanor plot 'my runs/x', athanor generate 'my runs/x' --prompt \"...\", or athanor export 'my runs/x' "
+      "--out FOLDER");
+}
+
 TEST(RunReport, StepsOfEarlierAttemptsAreCountedApart) {
   RunReport report;
   report.add(step(10));

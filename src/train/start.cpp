@@ -19,6 +19,7 @@
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
 #include "train/fill_state.h"
+#include "train/kept_checkpoints.h"
 #include "train/kept_defaults.h"
 #include "train/local_start.h"
 #include "train/matmul_choice.h"
@@ -264,6 +265,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
                         [&context] { return context.step.load(); });
   say_what_starts(*run.state, run.threads);
+  team.on_first([&] { report_kept_checkpoints(run.state->run_config, run.mesh->layout(), run.state->position.step); });
   if (!matmul.line.empty()) log::info("{}", matmul.line);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;
