@@ -7,6 +7,7 @@
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "base/thread_share.h"
+#include "launch/program_check.h"
 #include "launch/training_command.h"
 
 namespace athanor::launch {
@@ -22,7 +23,10 @@ std::vector<std::string> checked_command(const LaunchRequest& request, const Sur
   std::vector<std::string> words = request.command;
   ATHANOR_CHECK(!words.empty() && !words[0].empty(),
                 "COMMAND is required: what each rank runs, as in athanor launch -- athanor train run.toml");
-  if (here.find_program(words[0])) return words;
+  if (const auto program = here.find_program(words[0])) {
+    require_executable(*program, here);
+    return words;
+  }
   if (words[0] == "athanor" && !request.own_program.empty()) {
     words[0] = request.own_program;
     return words;
