@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cctype>
 #include <limits>
-#include <optional>
 #include <map>
+#include <optional>
 
 #include "base/error.h"
 #include "base/files.h"

@@ -12,8 +12,8 @@ namespace {
 constexpr size_t kJitStackBytes = 1 << 20;
 // Backtracking on a pathological pattern ends in an error after about a second, and does not exhaust the memory.
 constexpr uint32_t kMaxBacktracks = 10'000'000;
-// A megabyte of repeated alternatives takes some 500 MB. PCRE2 up to 10.42 computes the bytes in 32 bits, and with 4 GiB
-// or more it refuses every match.
+// A megabyte of repeated alternatives takes some 500 MB. PCRE2 up to 10.42 computes the bytes in 32 bits, and with 4
+// GiB or more it refuses every match.
 constexpr uint32_t kMaxHeapKiB = (4 << 20) - 1;
 
 PCRE2_SPTR bytes_of(std::string_view text) { return reinterpret_cast<PCRE2_SPTR>(text.data()); }
