@@ -53,13 +53,13 @@ std::unique_ptr<ByteSource> open_kept(ByteSource& source, Compression compressio
       if (written < 0) fail_errno("cannot keep in memory", "standard input");
       at += static_cast<size_t>(written);
     }
-  auto kept = open_bytes(fmt::format("/proc/self/fd/{}", file), compression);
+  auto kept = open_bytes(fmt::format("/proc/self/fd/{}", file), {InputKind::kText, compression});
   ::close(file);
   return kept;
 }
 
 std::unique_ptr<ByteSource> open_standard_input() {
-  auto source = open_bytes(kStandardInput, Compression::kNone);
+  auto source = open_bytes(kStandardInput, {InputKind::kText});
   std::string front(kFrontBytes, '\0');
   size_t size = 0;
   while (size < front.size()) {
@@ -80,7 +80,7 @@ std::unique_ptr<ByteSource> open_log(const std::string& name) {
   if (is_standard_input(name)) return open_standard_input();
   std::array<char, kFrontBytes> front{};
   const size_t size = FileReader(name).read_up_to(0, front.data(), front.size());
-  return open_bytes(name, compression_of({front.data(), size}));
+  return open_bytes(name, {InputKind::kText, compression_of({front.data(), size})});
 }
 
 }  // namespace athanor

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
+#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/json_node.h"
