@@ -11,7 +11,7 @@ constexpr size_t kMaxTokens = 1024;  // far beyond any template
 std::optional<std::vector<uint32_t>> ids_at(const nlohmann::json& json, const char* key) {
   const auto found = json.find(key);
   if (found == json.end() || !found->is_array() || found->size() > kMaxTokens) return std::nullopt;
-  const auto is_id = [](const nlohmann::json& id) { return id.is_number_unsigned() && id <= INT32_MAX; };
+  const auto is_id = [](const nlohmann::json& id) { return id.is_number_integer() && id >= 0 && id <= INT32_MAX; };
   if (!std::all_of(found->begin(), found->end(), is_id)) return std::nullopt;
   return found->get<std::vector<uint32_t>>();
 }

@@ -77,7 +77,7 @@ class PromptLines : public PromptSource {
     ATHANOR_CHECK_DATA(
         format->kind == InputKind::kText || format->kind == InputKind::kJsonLines,
         "--prompts: {}: prompts are lines of text, or, in a .jsonl file, a row {{\"prompt\": \"...\"}} on "
-        "each line",
+        "each line; write them so",
         file);
     return format->kind == InputKind::kJsonLines;
   }

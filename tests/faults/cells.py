@@ -67,7 +67,8 @@ def each(fault, kind, phases, causes, **more):
 CELLS = [
     # Another attempt shows whether the node is at fault: one dead process does not prove it.
     *each("exception", "exception", ALL, ("crash_unknown",), swaps=False),
-    *each("SIGKILL", "kill", ALL, ("crash_unknown",), swaps=False),
+    # The host of a process that SIGKILL ended is a suspect: its memory may have run out.
+    *each("SIGKILL", "kill", ALL, ("crash_unknown",)),
     *each("SIGSEGV", "segv", ALL, ("crash_unknown",), swaps=False),
     *each("SIGSTOP", "stop", ALL[1:], HANG),
     Cell("SIGSTOP", "start", "stop", ("stuck_pre_training",)),
@@ -89,7 +90,7 @@ CELLS = [
     *each("lost node", "crash", ("forward", "save"), NODE, timeout=40),
     *each("lost link", "cut_off", ("forward", "save"), NODE, timeout=40),
     *each("frozen host", "freeze", ("forward", "save"), ("silent_hang", "bad_node")),
-    Cell("SIGKILL", "forward", "kill", ("crash_unknown",), swaps=False, under="PBS"),
+    Cell("SIGKILL", "forward", "kill", ("crash_unknown",), under="PBS"),
     Cell("lost node", "forward", "crash", NODE, timeout=40, under="PBS"),
 ]
 

@@ -30,7 +30,7 @@ KINDS = {
     "tokenizer decode INPUT": "lines", "A": "run", "B": "run", "--tensors": "choice", "--folder": "folder",
     "--hostfile": "lines", "--launcher": "choice", "--exclude-cores": "choice", "COMMAND": "program",
     "SRC": "sent", "--to": "new folder", "--yeet": "absolute folder", "LOG": "log", "--signatures": "signatures", "--attempts": "new folder", "--spare-nodes": "choice",
-    "--job-script": "lines", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
+    "--job-script": "lines", "STEP": "choice", "--trace": "new file", "--trace-tensor": "traced tensor", "--against": "program",
     "--optimizers": "choice", "lr-find --out": "results of lr-find",
     "plot --tasks": "choice", "models": "model", "--tasks": "choice", "--data": "rows", "--include-path": "folder", "--compare": "results",
     "--figure": "picture", "--metric": "choice", "eval --out": "results to write", "eval --set": "layout", "--address": "address",
