@@ -122,7 +122,8 @@ nlohmann::json parse_json(std::string_view text, const std::string& file) {
                      file);
   JsonFault fault;
   auto value = read_json(text, &fault);
-  ATHANOR_CHECK_DATA(!value.is_discarded() || fault.byte > 0, "{}: not taken: {}", file, fault.reason);
+  ATHANOR_CHECK_DATA(!value.is_discarded() || fault.byte > 0, "{}: {}; fetch or write the file again", file,
+                     fault.reason);
   ATHANOR_CHECK_DATA(!value.is_discarded(), "{}: not JSON at byte {}: {}; fetch or write the file again", file,
                      fault.byte, fault.reason);
   return value;

@@ -18,6 +18,12 @@ struct TextTemplate {
     all.insert(all.end(), after.begin(), after.end());
     return all;
   }
+  /// Returns the template without `eos_id` at its end, which each document of training data gets in any case.
+  TextTemplate without_end(uint32_t eos_id) const {
+    TextTemplate rest = *this;
+    if (!rest.after.empty() && rest.after.back() == eos_id) rest.after.pop_back();
+    return rest;
+  }
   bool operator==(const TextTemplate&) const = default;
 };
 

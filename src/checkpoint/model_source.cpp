@@ -35,11 +35,16 @@ void check_tokenizer(const nlohmann::json& progress, const fs::path& tokenizer, 
 }
 
 // The file of a model that a run wrote, or the state of a checkpoint, tells it; without the key there is nothing.
-TextTemplate template_of(const nlohmann::json& state, const std::string& where) {
+TextTemplate template_of(const nlohmann::json& state, int64_t vocab_size, const std::string& where) {
   if (!state.is_object() || !state.contains(kTextTemplateKey)) return {};
   const auto around = parse_text_template(state[kTextTemplateKey]);
   ATHANOR_CHECK_CHECKPOINT(around, "{}: {} is {}, which is no template; take another checkpoint", where,
                            kTextTemplateKey, shown_text(state[kTextTemplateKey].dump()));
+  for (const uint32_t id : around->around({}))
+    ATHANOR_CHECK_CHECKPOINT(id < vocab_size,
+                             "{}: {} has token {}, beyond the model's vocab_size ({}); take another "
+                             "checkpoint",
+                             where, kTextTemplateKey, id, vocab_size);
   return *around;
 }
 
@@ -58,7 +63,7 @@ ModelSource from_hf_folder(const fs::path& path) {
     const auto progress = read_json(read_file(file));
     check_tokenizer(progress, find_tokenizer_file(path), path.string());
     note_position(progress, source);
-    source.text_template = template_of(progress, file.string());
+    source.text_template = template_of(progress, folder->config().model.vocab_size, file.string());
   }
   source.config = folder->config();
   source.tokenizer = find_tokenizer_file(path);
@@ -81,7 +86,7 @@ ModelSource from_checkpoint(const std::shared_ptr<const CheckpointReader>& check
   source.config.router_bias = read_router_rows(state, kRouterBias, run.model, where);
   if (state.contains("eos_id") && state["eos_id"].is_number_integer())
     source.config.eos_token_ids = {state["eos_id"].get<int64_t>()};
-  source.text_template = template_of(state, where);
+  source.text_template = template_of(state, run.model.vocab_size, where);
   const fs::path run_folder = checkpoint->folder().parent_path().parent_path();
   add_kept_settings(run_folder, source.config);
   source.tokenizer = find_tokenizer_file(run_folder);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/content_kind.h"
 #include "base/error.h"
 #include "base/file_reader.h"
 #include "documents/standard_input.h"
@@ -19,9 +20,11 @@ constexpr size_t kFrontBytes = 4;
 constexpr size_t kPieceBytes = size_t{1} << 16;
 
 Compression compression_of(std::string_view front) {
-  if (front.starts_with("\x1f\x8b")) return Compression::kGzip;
-  if (front.starts_with("\x28\xb5\x2f\xfd")) return Compression::kZstd;
-  return Compression::kNone;
+  switch (recognise_content(front)) {
+    case ContentKind::kGzip: return Compression::kGzip;
+    case ContentKind::kZstd: return Compression::kZstd;
+    default: return Compression::kNone;
+  }
 }
 
 // A stream whose first bytes have been read already.

@@ -5,19 +5,9 @@
 #include <vector>
 
 #include "base/log.h"
-#include "base/text.h"
 
 namespace athanor {
 namespace {
-
-std::string text_of(const Tokenizer& tokenizer, const std::vector<uint32_t>& ids) {
-  std::vector<std::string> texts;
-  for (const uint32_t id : ids) {
-    const std::string text = tokenizer.decode(std::vector<uint32_t>{id});
-    texts.push_back(text.empty() ? fmt::format("token {}", id) : text);
-  }
-  return join(texts, " ");
-}
 
 // A tokenizer whose post-processor is not known has no template that a run's data could lack.
 bool asks_for_more(const Tokenizer& tokenizer) {
@@ -48,11 +38,11 @@ TextBeginning beginning_of_texts(const LoadedModel& model) {
 void tell_beginning(const LoadedModel& model, const TextTemplate& around) {
   const Tokenizer& tokenizer = *model.tokenizer;
   if (!around.before.empty()) {
-    log::info("texts begin with {}, as {}", text_of(tokenizer, around.before),
+    log::info("texts begin with {}, as {}", tokenizer.describe(around.before),
               model.source.text_template ? "those of the training data" : "the tokenizer asks for");
   } else if (model.source.text_template && asks_for_more(tokenizer)) {
     log::info("texts begin without {}, which the tokenizer asks for: those of the training data do so",
-              text_of(tokenizer, tokenizer.text_template().before));
+              tokenizer.describe(tokenizer.text_template().before));
   }
 }
 

@@ -40,33 +40,20 @@ void check_options(const PrepareOptions& options) {
   ATHANOR_CHECK(!(options.add && options.overwrite), "--add keeps what is in --out, --overwrite replaces it: give one");
 }
 
-std::string texts_of(const Tokenizer& tokenizer, const TextTemplate& around) {
-  std::string texts;
-  for (const uint32_t id : around.around({})) texts += (texts.empty() ? "" : " ") + tokenizer.decode(std::vector{id});
-  return texts;
-}
-
-// The template of the tokenizer without the end-of-document token, which each document gets in any case.
-TextTemplate template_of_documents(const Tokenizer& tokenizer, uint32_t eos_id) {
-  TextTemplate around = tokenizer.text_template();
-  if (!around.after.empty() && around.after.back() == eos_id) around.after.pop_back();
-  return around;
-}
-
 TextTemplate choose_template(const Tokenizer& tokenizer, const PrepareOptions& options, uint32_t eos_id) {
   if (options.add_special_tokens) {
-    TextTemplate around = template_of_documents(tokenizer, eos_id);
+    TextTemplate around = tokenizer.text_template().without_end(eos_id);
     ATHANOR_CHECK(!around.empty(),
                   "--add-special-tokens: the tokenizer puts no token around a text{}; leave the option out",
                   tokenizer.text_template().empty() ? "" : " but the one that ends each document in any case");
     return around;
   }
   try {
-    if (const auto around = template_of_documents(tokenizer, eos_id); !around.empty())
+    if (const auto around = tokenizer.text_template().without_end(eos_id); !around.empty())
       log::info(
           "the tokenizer puts {} around a text, and the documents are prepared without it; --add-special-tokens "
           "puts it there",
-          texts_of(tokenizer, around));
+          tokenizer.describe(around.around({})));
   } catch (const DataError& error) {
     log::info("documents are prepared without tokens around them, whatever the tokenizer asks for ({})", error.what());
   }
@@ -108,21 +95,23 @@ PrepareJob plan_job(const PrepareOptions& options) {
 
 nlohmann::json PrepareJob::key(uint64_t chunk_bytes) const {
   const auto& selection = manifest.selection;
-  return {{"--tokenizer", manifest.tokenizer_hash},
-          {"--attributes", selection.attributes},
-          {"--keep", selection.keep},
-          {"--drop", selection.drop},
-          {"--seq-len", manifest.seq_len},
-          {"--seed", manifest.seed},
-          {"--eos", manifest.eos_id},
-          {"--add-special-tokens", text_template_json(manifest.text_template)},
-          {"--split-special-tokens", manifest.split_special_tokens},
-          {"--text-field", documents.text_field},
-          {"--on-error", documents.on_error == OnError::kFail ? "fail" : "skip"},
-          {"--validation-fraction", manifest.validation_fraction},
-          {"--shard-bytes", manifest.shard_bytes},
-          {"--add to", base_hash},
-          {"chunk_bytes", chunk_bytes}};
+  nlohmann::json key{{"--tokenizer", manifest.tokenizer_hash},
+                     {"--attributes", selection.attributes},
+                     {"--keep", selection.keep},
+                     {"--drop", selection.drop},
+                     {"--seq-len", manifest.seq_len},
+                     {"--seed", manifest.seed},
+                     {"--eos", manifest.eos_id},
+                     {"--text-field", documents.text_field},
+                     {"--on-error", documents.on_error == OnError::kFail ? "fail" : "skip"},
+                     {"--validation-fraction", manifest.validation_fraction},
+                     {"--shard-bytes", manifest.shard_bytes},
+                     {"--add to", base_hash},
+                     {"chunk_bytes", chunk_bytes}};
+  // Work that a program without these options began is continued.
+  if (!manifest.text_template.empty()) key["--add-special-tokens"] = text_template_json(manifest.text_template);
+  if (manifest.split_special_tokens) key["--split-special-tokens"] = true;
+  return key;
 }
 
 namespace {

@@ -8,6 +8,7 @@
 #include "base/hash.h"
 #include "documents/testing/compressed.h"
 #include "prepare/memory_budget.h"
+#include "prepare/prepare_job.h"
 #include "prepare/testing/data_test.h"
 
 namespace athanor::prepare_test {
@@ -327,6 +328,7 @@ TEST_F(Templated, WhatTheTokenizerPutsAroundATextIsAroundDocumentsIfAsked) {
 }
 
 TEST_F(Templated, WithoutBeingAskedThereIsNothingAroundADocument) {
+  EXPECT_FALSE(plan_job(options_).key(1).contains("--add-special-tokens")) << "earlier programs' work is continued";
   EXPECT_TRUE(prepare(options_).text_template.empty());
   EXPECT_EQ(read_data_manifest_text(options_.out).find("text_template"), std::string::npos);
 }

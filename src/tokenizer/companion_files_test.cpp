@@ -83,6 +83,13 @@ TEST_F(Companions, AWrongMemberIsNamedByItsPath) {
   EXPECT_THROW(ids("a"), DataError);
 }
 
+TEST_F(Companions, ATemplateWithATokenBeyondTheVocabularyIsRefused) {
+  json tokenizer = byte_tokenizer_json();
+  tokenizer["post_processor"] = {{"type", "BertProcessing"}, {"cls", {"<s>", 300}}, {"sep", {"</s>", 2}}};
+  put("tokenizer.json", tokenizer);
+  EXPECT_SAYS(message_of<DataError>([&] { Tokenizer::load(folder_).text_template(); }), "token 300, beyond its 256");
+}
+
 TEST_F(Companions, SpecialTokensCanBeReadAsText) {
   json tokenizer = byte_tokenizer_json();
   tokenizer["added_tokens"] = {added_token_json(256, "</s>"), added_token_json(257, "<n>", false)};

@@ -50,6 +50,15 @@ std::string Tokenizer::decode(std::span<const uint32_t> ids, bool skip_special_t
   return backend_->decode(ids, skip_special_tokens);
 }
 
+std::string Tokenizer::describe(std::span<const uint32_t> ids) const {
+  std::vector<std::string> texts;
+  for (const uint32_t id : ids) {
+    const std::string text = decode({&id, 1});
+    texts.push_back(text.empty() ? fmt::format("token {}", id) : text);
+  }
+  return texts.empty() ? "nothing" : join(texts, " ");
+}
+
 size_t Tokenizer::count_words(std::string_view utf8) const { return backend_->count_words(utf8); }
 uint32_t Tokenizer::vocab_size() const { return backend_->vocab_size(); }
 std::optional<uint32_t> Tokenizer::token_to_id(std::string_view token) const { return backend_->token_to_id(token); }
@@ -67,8 +76,14 @@ std::optional<uint32_t> Tokenizer::eos_id() const {
 }
 
 TextTemplate Tokenizer::text_template() const {
-  if (file_name() == "tokenizer.json") return read_text_template(file_bytes(), name_);
   TextTemplate around;
+  if (file_name() == "tokenizer.json") {
+    around = read_text_template(file_bytes(), name_);
+    for (const uint32_t id : around.around({}))
+      ATHANOR_CHECK_DATA(id < vocab_size(), "{}: its post_processor has token {}, beyond its {} tokens; correct it",
+                         name_, id, vocab_size());
+    return around;
+  }
   if (const auto bos = bos_id(); companions_->add_bos && bos) around.before.push_back(*bos);
   if (const auto eos = eos_id(); companions_->add_eos && eos) around.after.push_back(*eos);
   return around;

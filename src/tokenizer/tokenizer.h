@@ -58,6 +58,9 @@ class Tokenizer {
   /// Returns the text of `ids`. Ids without a token are skipped; bytes that form no character become U+FFFD.
   std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens = false) const;
 
+  /// Returns the texts of tokens for a message: "<s> [INST]", "token 7" for one without a text; "nothing" for none.
+  std::string describe(std::span<const uint32_t> ids) const;
+
   /// Returns the highest id + 1, added tokens included: the least number of rows of an embedding.
   uint32_t vocab_size() const;
   /// Returns the id of an added token or a model token, spelled as in the file ("Ġthe").
@@ -72,7 +75,7 @@ class Tokenizer {
   std::optional<uint32_t> bos_id() const;
   /// Returns the tokens that stand around a text: those of the post-processor of a tokenizer.json (post_processor.h);
   /// of a SentencePiece model those that add_bos_token and add_eos_token ask for.
-  /// @throws DataError if the post-processor is not known.
+  /// @throws DataError if the post-processor is not known, or has a token beyond the vocabulary.
   TextTemplate text_template() const;
 
   /// Name of the file in which a copy of the tokenizer is kept: tokenizer.json or tokenizer.model. file_bytes() is its

@@ -5,6 +5,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/files.h"
+#include "base/log.h"
 #include "base/text_template_json.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_kept.h"
@@ -18,6 +19,26 @@
 
 namespace athanor {
 namespace fs = std::filesystem;
+
+namespace {
+
+// A tokenizer that is not read here is no obstacle to the weights, and goes back as it came.
+void import_tokenizer(const fs::path& hf_folder, const fs::path& run_folder, nlohmann::json& state) {
+  const fs::path file = find_tokenizer(hf_folder);
+  if (file.empty()) return;
+  copy_tokenizer_settings(hf_folder, run_folder);
+  try {
+    const Tokenizer tokenizer = Tokenizer::load(hf_folder);  // with the tokens of the files next to it
+    write_file_atomically(run_folder / tokenizer.file_name(), tokenizer.file_bytes());
+    if (const auto around = tokenizer.text_template(); !around.empty())
+      state[kTextTemplateKey] = text_template_json(around);
+  } catch (const DataError& error) {
+    log::warn("the tokenizer is copied, and not read ({}); name another one to prepare data with", error.what());
+    if (!find_tokenizer_file(hf_folder).empty()) write_file_atomically(run_folder / file.filename(), read_file(file));
+  }
+}
+
+}  // namespace
 
 void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   ATHANOR_CHECK_CHECKPOINT(!fs::exists(run_dir), "{} is there already; name another --out, or move it away",
@@ -35,13 +56,7 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   nlohmann::json state = {
       {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};
   if (const auto eos = folder.config().eos_token_id()) state["eos_id"] = *eos;
-  if (!find_tokenizer(hf_folder).empty()) {
-    const Tokenizer tokenizer = Tokenizer::load(hf_folder);  // with the tokens of the files next to it
-    write_file_atomically(run.root / tokenizer.file_name(), tokenizer.file_bytes());
-    copy_tokenizer_settings(hf_folder, run.root);
-    if (const auto around = tokenizer.text_template(); !around.empty())
-      state[kTextTemplateKey] = text_template_json(around);
-  }
+  import_tokenizer(hf_folder, run.root, state);
   keep_hf_settings(folder.config(), run.root);
 
   uint64_t num_bytes = 0;

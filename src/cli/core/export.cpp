@@ -1,7 +1,6 @@
 #include "arch/inventory.h"
 #include "base/console.h"
 #include "base/log.h"
-#include "base/text.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_source.h"
 #include "cli/core.h"
@@ -12,29 +11,18 @@
 namespace athanor {
 namespace {
 
-std::string shown_ids(const Tokenizer& tokenizer, const std::vector<uint32_t>& ids) {
-  std::vector<std::string> texts;
-  for (const uint32_t id : ids) {
-    const std::string text = tokenizer.decode(std::vector<uint32_t>{id});
-    texts.push_back(text.empty() ? fmt::format("token {}", id) : text);
-  }
-  return texts.empty() ? "nothing" : join(texts, " ");
-}
-
 // Programs that load the folder put around a text what its tokenizer asks for, whatever the model was trained on.
 void warn_of_template(const ModelSource& source) {
   if (!source.text_template || source.tokenizer.empty()) return;
   const Tokenizer tokenizer = Tokenizer::load(source.tokenizer);
   TextTemplate asked = tokenizer.text_template();
-  if (asked == *source.text_template) return;
-  if (const auto& eos = source.config.eos_token_id(); eos && !asked.after.empty() && asked.after.back() == *eos)
-    asked.after.pop_back();  // documents end with it
+  if (const auto eos = source.config.eos_token_id()) asked = asked.without_end(static_cast<uint32_t>(*eos));
   if (asked == *source.text_template) return;
   log::warn(
       "the tokenizer puts {} before and {} after a text, and the training data had {} and {}: transformers and "
       "lm_eval do as the tokenizer asks, unless they are told otherwise (add_special_tokens=False)",
-      shown_ids(tokenizer, asked.before), shown_ids(tokenizer, asked.after),
-      shown_ids(tokenizer, source.text_template->before), shown_ids(tokenizer, source.text_template->after));
+      tokenizer.describe(asked.before), tokenizer.describe(asked.after),
+      tokenizer.describe(source.text_template->before), tokenizer.describe(source.text_template->after));
 }
 
 }  // namespace

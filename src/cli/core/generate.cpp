@@ -89,8 +89,10 @@ int generate_in(comm::World& world, const GenerateArguments& given) {
   std::unique_ptr<ContinuationReader> answers;
   GenerationOptions options = options_of(given);
   if (prompts) {
-    if (given.special_tokens) options.around = beginning_of_texts(model).around;
-    tell_beginning(model, options.around);
+    if (given.special_tokens) {
+      options.around = beginning_of_texts(model).around;
+      tell_beginning(model, options.around);
+    }
     tell_sampling_settings(model.source.config.generation);
     prompts->check_all([&](const PromptText& prompt) { encode_prompt(model, prompt, options); });
     answers = given.json ? answers_as_json() : answers_as_text();
