@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <memory>
@@ -19,6 +20,7 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "cli/commands.h"
+#include "cli/duration_option.h"
 #include "cli/exit_code.h"
 #include "launch/fewer_hosts.h"
 #include "launch/first_step.h"
@@ -146,7 +148,19 @@ void print_dry_run(const LaunchPlan& plan, const LaunchCommand& command, const S
   fmt::print("{}", dry_run_text(plan, command, needs_port ? free_port() : 0, spares));
 }
 
-void launch_command(LaunchArguments arguments) {
+// A word that is no subcommand would be refused by every rank.
+void require_subcommand(const CLI::App& app, const LaunchRequest& request) {
+  const auto& words = request.command;
+  if (words.size() < 2 || words[1].starts_with('-') || !is_athanor(words, request.own_program)) return;
+  std::vector<std::string> names;
+  for (const CLI::App* each : app.get_subcommands({})) names.push_back(each->get_name());
+  ATHANOR_CHECK(std::ranges::find(names, words[1]) != names.end(),
+                "COMMAND: athanor has no command {}{}; see athanor "
+                "--help",
+                words[1], did_you_mean(words[1], names));
+}
+
+void launch_command(const CLI::App& app, LaunchArguments arguments) {
   const double begin_s = unix_time_s();
   if (!arguments.print_script.empty()) return print_script(arguments);
   LaunchRequest& request = arguments.request;
@@ -160,6 +174,7 @@ void launch_command(LaunchArguments arguments) {
                 "--job-script {}: there is no such file; give the script that sbatch or qsub has got",
                 arguments.job_script);
   request.own_program = running_program().string();
+  require_subcommand(app, request);
   const Surroundings here = own_surroundings();
   Supervision supervision = supervision_of(arguments);
   LaunchPlan plan = make_plan(request, here);
@@ -172,6 +187,7 @@ void launch_command(LaunchArguments arguments) {
   }
   const LaunchCommand command = build_command(plan, here);
   if (arguments.dry_run) return print_dry_run(plan, command, supervision, staged);
+  if (plan.is_node_known) require_training_config(request.command, request.own_program);  // else it may be elsewhere
   std::optional<FirstStepWatch> first_step;
   if (staged) {
     stage_on_all_nodes(*staged, arguments, here);
@@ -225,8 +241,9 @@ void add_launch_command(CLI::App& app) {
   command
       ->add_option("--timeout", arguments->timeout_s,
                    "Seconds without progress (steps and phases of athanor train, else output) after which the command "
-                   "is ended with code 124; 0: never")
+                   "is ended with code 124; also a duration such as 15m; 0: never")
       ->check(CLI::Range(0, 100'000'000))
+      ->transform(duration_as_seconds())
       ->capture_default_str();
   command
       ->add_option("--retries", arguments->retries,
@@ -267,7 +284,7 @@ void add_launch_command(CLI::App& app) {
   command->add_option("COMMAND", request.command, "What each rank runs, with its arguments")->required();
   command->positionals_at_end();  // options after the first word of the command belong to it
   command->footer("athanor launch -- athanor train run.toml\nSee docs/launch.md.");
-  command->callback([arguments] { launch_command(*arguments); });
+  command->callback([&app, arguments] { launch_command(app, *arguments); });
 }
 
 }  // namespace athanor

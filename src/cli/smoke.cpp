@@ -6,6 +6,7 @@
 #include "cli/commands.h"
 #include "cli/core.h"
 #include "cli/device_option.h"
+#include "cli/duration_option.h"
 #include "cli/exit_code.h"
 #include "cli/output_check.h"
 
@@ -45,8 +46,9 @@ void add_smoke_command(CLI::App& app) {
     against->excludes(command->get_option(other));
   command
       ->add_option("--timeout", arguments->timeout_s,
-                   "Seconds that each run of the other build may take (the smoke test takes a few)")
+                   "Seconds that each run of the other build may take (the smoke test takes a few), or a duration")
       ->check(CLI::Range(1, 100'000))
+      ->transform(duration_as_seconds())
       ->needs(against)
       ->capture_default_str();
   command->callback([arguments] {

@@ -24,11 +24,19 @@ std::optional<TrainingWords> training_words(const std::vector<std::string>& comm
   return words;
 }
 
+bool is_athanor(const std::vector<std::string>& command, const std::string& own_program) {
+  return command[0] == own_program || std::filesystem::path(command[0]).filename() == "athanor";
+}
+
+void require_training_config(const std::vector<std::string>& command, const std::string& own_program) {
+  const auto words = training_words(command);
+  if (words && !words->config.empty() && is_athanor(command, own_program))
+    load_run_config(words->config, words->overrides);
+}
+
 std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program) {
   const auto words = training_words(command);
-  const bool is_athanor =
-      words && (command[0] == own_program || std::filesystem::path(command[0]).filename() == "athanor");
-  if (!is_athanor) return std::nullopt;
+  if (!words || !is_athanor(command, own_program)) return std::nullopt;
   try {
     return load_run_config(words->config, words->overrides);
   } catch (const Error&) {

@@ -9,6 +9,9 @@
 
 namespace athanor::launch {
 
+/// True if the first word of a command is this program. @param own_program  a path that also means `athanor`.
+bool is_athanor(const std::vector<std::string>& command, const std::string& own_program);
+
 /// What `athanor train CONFIG --set …` names.
 struct TrainingWords {
   std::string config;
@@ -17,6 +20,10 @@ struct TrainingWords {
 /// Returns the words of a training; nothing for another subcommand, or one with other options, which its ranks refuse.
 /// The program, which is the first word, is not looked at.
 std::optional<TrainingWords> training_words(const std::vector<std::string>& command);
+
+/// Refuses a training whose configuration every rank would refuse, before they are started.
+/// @throws ConfigError.
+void require_training_config(const std::vector<std::string>& command, const std::string& own_program);
 
 /// Returns the configuration of `athanor train CONFIG --set …`; nothing for another command, or if its configuration is
 /// refused, which its ranks will tell. @param own_program  a path that also means `athanor`.

@@ -103,6 +103,25 @@ def test_the_printed_command_does_what_launch_does_when_it_is_pasted(launch, env
     assert (tmp_path / "said").read_text() == "it's $HOME a  b\n"
 
 
+def test_what_cannot_start_is_refused_before_the_launcher_starts_it(launch, athanor, tmp_path):
+    mpirun = script(tmp_path / "mpirun", f"echo started >>{tmp_path}/started", "echo 'mpirun (Open MPI) 4.1.4'")
+    begin = ("-n", 2, "--launcher", mpirun, "--")
+    assert "nowhere.toml does not exist" in refused(launch(*begin, athanor.path, "train", "nowhere.toml"))
+    assert 'athanor has no command trian (did you mean "train"?)' in refused(launch(*begin, athanor.path, "trian", "run.toml"))
+    (tmp_path / "program").write_text("echo hello\n")
+    (tmp_path / "program").chmod(0o755)
+    assert "is a text without #! in its first line" in refused(launch(*begin, "./program"))
+    assert (tmp_path / "started").read_text() == "started\n", "asked for its version, once"
+
+
+def test_a_timeout_is_seconds_or_a_duration(launch):
+    for timeout in ("900", "15m", "0", "1h30m"):
+        assert launch("-n", 1, "--dry-run", "--timeout", timeout, "true").returncode == 0
+    script = launch("--print-script", "slurm", "--timeout", "15m", "true").stdout
+    assert "--timeout 900" in script
+    assert "expected seconds, or a duration such as 90s, 15m or 2h, got soon" in refused(launch("--timeout", "soon", "true"))
+
+
 def test_the_dry_run_names_where_each_part_comes_from(launch):
     out = launch("-n", 2, "--dry-run", "true").stdout
     for part in ("# scheduler  local: ", "# hosts      1 host: ", "# devices ", "# cores ", "# ranks      2 on 1 host, 2 each: -n"):
