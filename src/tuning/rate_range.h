@@ -5,6 +5,7 @@
 //
 // Nothing here knows a model: a caller takes a step with next_rate() and adds the loss that it saw.
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -42,6 +43,11 @@ struct RangeResult {
   /// range has trained.
   std::optional<double> cautious() const {
     return blow_up && fault.empty() ? std::optional(*blow_up / 10) : std::nullopt;
+  }
+  /// The rate to begin with: the geometric middle of the steepest and the cautious one, or the steepest if the loss has
+  /// not blown up; nothing if `fault` is set.
+  std::optional<double> suggested() const {
+    return steepest ? std::optional(std::sqrt(*steepest * cautious().value_or(*steepest))) : std::nullopt;
   }
 };
 

@@ -51,6 +51,7 @@ TEST(RangeTest, FindsTheLimitOfStabilityOfAQuadraticWithinAFactorOf1_3) {
       EXPECT_LT(*found.blow_up, 1.3 * limit) << largest << " " << seed;
       EXPECT_GT(*found.blow_up, limit / 1.3) << largest << " " << seed;
       EXPECT_EQ(*found.cautious(), *found.blow_up / 10);
+      EXPECT_DOUBLE_EQ(*found.suggested() * *found.suggested(), *found.steepest * *found.cautious());
     }
   }
 }
@@ -94,6 +95,7 @@ TEST(RangeTest, ARangeThatDivergesAtOnceOrNeverMovesIsToldWithItsRemedyAndHasNoR
   EXPECT_FALSE(explodes.steepest.has_value());
   EXPECT_TRUE(explodes.blow_up.has_value());
   EXPECT_FALSE(explodes.cautious().has_value());
+  EXPECT_FALSE(explodes.suggested().has_value());
   EXPECT_NE(explodes.fault.find("--from"), std::string::npos) << explodes.fault;
   const auto still = sweep({1e-9, 1e-8, 40}, [](double) { return 2.0; }).result();
   EXPECT_FALSE(still.steepest.has_value());

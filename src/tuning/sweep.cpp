@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
 #include <string>
 
+#include "base/console.h"
 #include "base/log.h"
 
 namespace athanor {
@@ -12,20 +14,37 @@ namespace {
 constexpr int64_t kFewestSteps = 100, kMostSteps = 1000;
 constexpr size_t kMostFurther = 4;
 
+// The steps of a sweep or a training, with the time that is left, for whoever sits at the first rank's terminal.
+class StepProgress {
+ public:
+  StepProgress(const std::string& what, int64_t steps, const comm::World& world) {
+    if (world.rank() == 0) bar_.emplace(what, static_cast<uint64_t>(steps), "steps", kLongWork_s);
+  }
+  void took_step() {
+    if (bar_) bar_->add(1);
+  }
+
+ private:
+  std::optional<ProgressBar> bar_;
+};
+
 // The losses of the last tenth of the steps, or what is not finite. `which` tells its place: "training 2 of 5".
 RateLosses run_at(const RunConfig& config, const ShortRuns& runs, const std::string& which) {
   log::info("{}: {}, rate {:.3g}, {} steps", which, config.optimizer.name, config.optimizer.lr, config.train.steps);
   ShortRun run(config, runs);
   const int64_t steps = config.train.steps, kept = std::max<int64_t>(2, steps / 10);
   RateLosses at{config.optimizer.lr, {}};
+  std::optional<StepProgress> progress(std::in_place, which, steps, runs.world());
   for (int64_t step = 0; step < steps; ++step) {
     const double loss = run.step();
+    progress->took_step();
     if (!std::isfinite(loss)) {
       at.losses = {loss};
       break;
     }
     if (step >= steps - kept) at.losses.push_back(loss);
   }
+  progress.reset();
   log::info("hidden_size {}, rate {:.3g}: loss {:.4f}", config.model.hidden_size, at.lr, at.mean());
   return at;
 }
@@ -86,10 +105,13 @@ std::vector<OptimizerSweep> sweep_rates(const ShortRuns& runs, const RateRange& 
               config.optimizer.name, range.steps, range.from, range.to);
     RangeTest test(range);
     ShortRun run(config, runs);
+    std::optional<StepProgress> progress(std::in_place, "sweep of " + config.optimizer.name, range.steps, runs.world());
     while (!test.is_over()) {
       run.set_rate(test.next_rate());
       test.add(run.step());
+      progress->took_step();
     }
+    progress.reset();
     log::info("{}: {} steps, up to a rate of {:.3g}", config.optimizer.name, test.points().size(),
               test.points().back().lr);
     sweeps.push_back({config.optimizer.name, test.points(), test.result()});

@@ -48,6 +48,13 @@ Curve curve_of(const OptimizerSweep& sweep) {
   return curve;
 }
 
+std::string suggestion(const OptimizerSweep& sweep, const std::string& rate) {
+  return fmt::format(
+      "{}: take --set optimizer.lr={}, {}; a long run wants a lower rate than a short one\n", sweep.optimizer, rate,
+      sweep.result.cautious() ? "the geometric middle of the rate of steepest descent and the cautious one"
+                              : "the rate of steepest descent");
+}
+
 }  // namespace
 
 std::string rate_text(std::optional<double> lr) { return lr ? fmt::format("{:.2e}", *lr) : "-"; }
@@ -72,6 +79,8 @@ std::string sweep_table(const SweepReport& report) {
       text += fmt::format("{}: the loss has not blown up at {:g}; a higher --to shows where it does\n", sweep.optimizer,
                           report.range.to);
   }
+  for (const OptimizerSweep& sweep : report.sweeps)
+    if (const auto lr = sweep.result.suggested()) text += suggestion(sweep, rate_text(lr));
   return text;
 }
 
@@ -98,6 +107,7 @@ std::string sweep_json(const SweepReport& report) {
                                  {"steepest", number(result.steepest)},
                                  {"blow_up", number(result.blow_up)},
                                  {"cautious", number(result.cautious())},
+                                 {"suggested", number(result.suggested())},
                                  {"fault", result.fault.empty() ? ordered_json(nullptr) : ordered_json(result.fault)},
                                  {"points", std::move(points)}});
   }

@@ -36,8 +36,8 @@ std::string meaning(const WidthReport& report) {
         "The best rate changes as hidden_size to the power of {:.2f} ± {:.2f}: it {} within a step of the "
         "grid.\n",
         transfer.exponent, transfer.exponent_error, transfer.stays ? "stays" : "does not stay");
-  return text + fmt::format("At hidden_size {}: {} ({}), {}.\n", report.config.model.hidden_size,
-                            rate_text(transfer.lr), factor_text(transfer.log_error),
+  return text + fmt::format("At hidden_size {}: take --set optimizer.lr={} ({}), {}.\n",
+                            report.config.model.hidden_size, rate_text(transfer.lr), factor_text(transfer.log_error),
                             rates.size() == 1   ? "that of the only width whose grid encloses one"
                             : is_scaled(report) ? "the mean of the widths"
                                                 : "extrapolated along the widths");

@@ -53,6 +53,8 @@ def test_each_optimizer_begins_with_the_same_weights_and_batches(run, swept, tmp
     assert first["first_loss"] == second["first_loss"]
     assert second == json.loads(swept)["optimizers"][0]
     assert [line.split()[0] for line in done.stdout.splitlines()[1:4]] == ["optimizer", "lamb", "adamw"]
+    assert [line.split(",")[0] for line in done.stdout.splitlines()[-2:]] == [
+        f"{each['name']}: take --set optimizer.lr={each['suggested']:.2e}" for each in (first, second)]
     picture = (tmp_path / "sweep.svg").read_text()
     assert picture.startswith("<svg") and "steepest" in picture and "cautious" in picture
 
@@ -166,7 +168,7 @@ def test_the_best_rates_of_widths_and_the_rate_of_the_target_are_shown(run, tmp_
         grid = sorted((each["loss"], each["lr"]) for each in width["grid"] if each["loss"] is not None)
         assert width["edge"] != 0 or grid[0][1] / 8 < width["best"] < grid[0][1] * 8
     assert found["target"]["hidden_size"] == 32 and found["target"]["lr"] > 0
-    assert "At hidden_size 32: " in done.stdout and "hidden_size 16" in (tmp_path / "widths.svg").read_text()
+    assert "At hidden_size 32: take --set optimizer.lr=" in done.stdout and "hidden_size 16" in (tmp_path / "widths.svg").read_text()
 
 
 @pytest.mark.parametrize("tied", [False, True])

@@ -109,7 +109,7 @@ std::vector<double> rates_around_sweep(const LrFindArguments& given, const RunCo
   const RateRange range{given.from, given.to, steps};
   const RangeResult found = sweep_rates(runs, range).front().result;
   ATHANOR_CHECK(found.fault.empty(), "--widths: {}", found.fault);
-  const double centre = std::sqrt(*found.steepest * found.cautious().value_or(*found.steepest));
+  const double centre = *found.suggested();
   log::info("rates around {} (a sweep with hidden_size {})", rate_text(centre), narrowest.model.hidden_size);
   return {centre / 4, centre / 2, centre, centre * 2, centre * 4};
 }
