@@ -2,8 +2,11 @@
 // Checks of the paths that a command is to write, before it works for hours.
 
 #include <fmt/core.h>
+#include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <string>
 
@@ -19,7 +22,15 @@ inline std::filesystem::path file_above(const std::filesystem::path& path) {
   return {};
 }
 
-/// Accepts the path of a file in a folder that exists; otherwise the message names what is in the way.
+/// Returns why nothing can be made in a folder that exists; "" if something can.
+inline std::string why_not_writable(const std::string& text, const std::filesystem::path& folder) {
+  if (::access(folder.c_str(), W_OK | X_OK) == 0) return "";
+  return fmt::format("cannot write {}: the folder {} does not allow it ({})", text, folder.string(),
+                     std::strerror(errno));
+}
+
+/// Accepts the path of a file in a folder that exists and that files can be made in; otherwise the message names what
+/// is in the way.
 inline CLI::Validator new_file() {
   const auto check = [](const std::string& text) -> std::string {
     std::error_code ignored;
@@ -28,7 +39,7 @@ inline CLI::Validator new_file() {
     if (text == "-") return "expected the name of a file to write, got -; this is not written to standard output";
     if (std::filesystem::is_directory(path, ignored))
       return fmt::format("expected a file to write, got {}, which is a folder", text);
-    if (std::filesystem::is_directory(folder, ignored)) return "";
+    if (std::filesystem::is_directory(folder, ignored)) return why_not_writable(text, folder);
     return fmt::format("expected a file in a folder that exists, got {}; make the folder {}", text, folder.string());
   };
   return CLI::Validator(check, "");
@@ -42,7 +53,10 @@ inline CLI::Validator new_folder() {
     if (std::filesystem::exists(path, ignored) && !std::filesystem::is_directory(path, ignored))
       return fmt::format("expected a folder, got {}, which is a file", text);
     const auto file = file_above(path);
-    return file.empty() ? "" : fmt::format("expected a folder, got {}, but {} is a file", text, file.string());
+    if (!file.empty()) return fmt::format("expected a folder, got {}, but {} is a file", text, file.string());
+    std::filesystem::path there = std::filesystem::absolute(path, ignored);
+    while (!std::filesystem::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
+    return why_not_writable(text, there);
   };
   return CLI::Validator(check, "");
 }

@@ -21,6 +21,7 @@
 #include "base/text_lines.h"
 #include "cli/commands.h"
 #include "cli/format_option.h"
+#include "cli/output_check.h"
 #include "cli/whole_number.h"
 #include "documents/documents.h"
 #include "documents/standard_input.h"
@@ -43,9 +44,6 @@ struct TrainTokenizerArguments {
 std::vector<std::filesystem::path> check(const TrainTokenizerArguments& arguments) {
   check_bpe_training(arguments.training);
   check_standard_input(arguments.inputs, arguments.documents);
-  const auto folder = std::filesystem::absolute(arguments.out).parent_path();
-  ATHANOR_CHECK(std::filesystem::is_directory(folder), "{} is not a folder; make it, or choose another --out",
-                folder.string());
   ATHANOR_CHECK(arguments.overwrite || !std::filesystem::exists(arguments.out),
                 "{} exists; choose another --out, or give --overwrite to replace it", arguments.out);
   return expand_inputs(arguments.inputs);
@@ -111,7 +109,7 @@ void add_train(CLI::App& parent) {
       ->check(CLI::IsMember({"fail", "skip"}).description(""))
       ->type_name("fail|skip")
       ->default_str("fail");
-  command->add_option("--out", arguments->out, "The file to write")->required();
+  command->add_option("--out", arguments->out, "The file to write")->required()->check(new_file());
   command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it exists");
   command
       ->add_option(

@@ -369,6 +369,8 @@ RunConfig load_run_config(const std::filesystem::path& file, const std::vector<s
   std::error_code ignored;
   const bool is_there = std::filesystem::exists(file, ignored),
              is_folder = std::filesystem::is_directory(file, ignored);
+  ATHANOR_CHECK(!is_folder || !std::filesystem::exists(file / "config.toml", ignored),
+                "{} is a folder; did you mean {}?", file.string(), (file / "config.toml").string());
   ATHANOR_CHECK(is_there && !is_folder,
                 "{} {}; name the run's configuration, a TOML file (`athanor config` prints one with all fields)",
                 file.string(), is_folder ? "is a folder" : "does not exist");

@@ -58,6 +58,26 @@ def test_a_tokenizer_is_not_replaced_unasked(athanor, tmp_path):
     assert out.read_text() != "mine"
 
 
+def test_a_file_that_cannot_be_written_is_refused_before_the_documents_are_read(athanor, tmp_path):
+    read_only = tmp_path / "read-only"
+    read_only.mkdir(mode=0o555)
+    closed = next((str(folder) for folder in (read_only, "/proc/sys") if not os.access(folder, os.W_OK)), None)
+    refusals = {str(tmp_path): f"expected a file to write, got {tmp_path}, which is a folder",
+                f"{tmp_path}/nowhere/t.json": f"make the folder {tmp_path}/nowhere"}
+    if closed:  # root may write almost everywhere
+        refusals[f"{closed}/t.json"] = f"cannot write {closed}/t.json: the folder {closed} does not allow it"
+    for out, answer in refusals.items():
+        done = athanor.run("tokenizer", "train", "--vocab-size", "260", "--overwrite", "--out", out, tmp_path / "no-documents.txt", check=False)
+        assert done.returncode == 2 and answer in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "lr-find"])
+def test_a_run_folder_in_place_of_its_configuration_is_answered_with_the_file(athanor, tmp_path, command):
+    (tmp_path / "config.toml").touch()
+    done = athanor.run(command, tmp_path, check=False)
+    assert done.returncode == 2 and f"{tmp_path} is a folder; did you mean {tmp_path}/config.toml?" in done.stderr
+
+
 @pytest.mark.parametrize("words", [["data", "info", "DATA"], ["data", "verify", "DATA"], ["eval", "--list"], ["config"]], ids=" ".join)
 def test_results_that_cannot_be_written_are_a_failure(athanor, data, words):
     with open("/dev/full", "w") as full:
