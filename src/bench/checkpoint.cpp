@@ -279,8 +279,7 @@ void require_room(const fs::path& folder, double checkpoint_bytes) {
 }
 
 RunConfig config_of_bench(RunConfig config) {
-  ATHANOR_CHECK(config.data.seq_len > 0,
-                "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
+  take_seq_len_of_data(config);
   resolve_model_from(config);
   config.model.from.clear();
   config.train.batch_ramp.clear();  // most steps have train.global_batch_size

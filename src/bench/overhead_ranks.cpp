@@ -20,6 +20,7 @@
 #include "optim/gradient_norm.h"
 #include "parallel/loss_sum.h"
 #include "train/microbatch.h"
+#include "train/preflight.h"
 #include "train/start.h"
 
 namespace athanor::bench {
@@ -202,8 +203,7 @@ class Rank {
 void measure_overhead_of_ranks(const BenchOverheadArguments& given, Report& report) {
   RunConfig config = load_run_config(given.config_file, given.overrides);
   config.train.batch_ramp.clear();  // most steps have train.global_batch_size
-  ATHANOR_CHECK(config.data.seq_len > 0,
-                "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
+  take_seq_len_of_data(config);
   at::set_num_threads(1);  // the time of other threads would not be counted
   ops::install_caching_cpu_allocator();
   const Layout layout(config, given.ranks);

@@ -216,8 +216,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   const auto& given = *static_cast<const BenchStepArguments*>(arguments);
   RunConfig config = load_run_config(given.config_file, given.overrides);
   config.train.batch_ramp.clear();  // most steps have train.global_batch_size
-  ATHANOR_CHECK(config.data.seq_len > 0,
-                "data.seq_len is 0, which takes it from the data; they are not read here: --set data.seq_len=1024");
+  take_seq_len_of_data(config);
   BenchArguments settings = given;
   if (settings.num_threads == 0) settings.num_threads = static_cast<int>(config.train.num_threads);
   bench::set_up(settings);

@@ -47,7 +47,8 @@ void choose_experts(ModelConfig& model, const std::function<bool(std::string_vie
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
   choose_experts(config.model, is_set);
   auto& train = config.train;
-  if (train.dtype == "auto") {
+  if (!is_set("train.validation_interval")) train.validation_interval.is_auto = true;
+  if (train.dtype == "auto" || !is_set("train.dtype")) {
     train.dtype_was_auto = true;
     train.dtype = has_fast_bf16() ? "bfloat16" : "float32";
   }

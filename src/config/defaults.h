@@ -17,7 +17,9 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 ///   optimizer.warmup_tokens a hundredth of schedule_tokens
 ///   model.num_experts       16, or num_experts_per_tok if that is more, in a family with experts
 ///   model.num_experts_per_tok  4, or num_experts if that is fewer, in a family with experts
-///   train.dtype             "auto" becomes bfloat16 if the CPU has instructions for it (has_fast_bf16), else float32
+///   train.dtype             "auto", which becomes bfloat16 if the CPU has instructions for it (has_fast_bf16), else
+///                           float32
+///   train.validation_interval  "auto": it becomes a number when the data are open (train/run_data.h)
 ///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
 ///   train.micro_batch_size  the largest number not above the default that divides global_batch_size and all sizes of
 ///                           a batch ramp

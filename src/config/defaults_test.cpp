@@ -64,6 +64,17 @@ TEST(Defaults, EveryFamilyNeedsNothingElse) {
   EXPECT_NE(error_of("[model]\nnum_experts = 0\n").find("family olmoe needs at least 1"), std::string::npos);
 }
 
+TEST(Defaults, TheTypeAndTheIntervalOfValidationAreAutomatic) {
+  ::setenv("ATHANOR_FAST_BF16", "0", 1);
+  const RunConfig slow = with({}), named = with({"train.dtype=bfloat16", "train.validation_interval=0"});
+  ::unsetenv("ATHANOR_FAST_BF16");
+  EXPECT_EQ(slow.train.dtype, "float32");
+  EXPECT_TRUE(slow.train.dtype_was_auto && slow.train.validation_interval.is_auto);
+  EXPECT_EQ(named.train.dtype, "bfloat16");
+  EXPECT_FALSE(named.train.dtype_was_auto || named.train.validation_interval.is_auto);
+  EXPECT_NE(dump_run_config(slow, false).find("\nvalidation_interval = \"auto\"\n"), std::string::npos);
+}
+
 TEST(Defaults, AMinLrThatNobodySetStaysBelowLr) {
   EXPECT_EQ(with({}).optimizer.min_lr, 4e-5);
   EXPECT_EQ(with({"optimizer.lr=5e-5"}).optimizer.min_lr, 4e-5);

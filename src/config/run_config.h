@@ -133,7 +133,7 @@ struct TrainConfig {
   int64_t seed = 1;
   int64_t num_threads = 0;
   int64_t loss_chunk_tokens = 512;
-  int64_t validation_interval = 0;
+  CountOrAuto validation_interval = 0;
   int64_t validation_sequences = 256;
   std::string stop_after = "0";
   std::string stop_margin = "5m";
@@ -167,8 +167,8 @@ struct TrainConfig {
     f.field("cuda_graphs", cuda_graphs,
             "on a GPU, launch forward and backward of a microbatch as one recorded graph, with the same bits");
     f.field("dtype", dtype,
-            "type of forward and backward; the master is float32; auto: bfloat16 if the CPU has instructions for it, "
-            "else float32; a resumed run keeps its type",
+            "type of forward and backward; the master is float32; auto, also if it is not set: bfloat16 if the CPU has "
+            "instructions for it, else float32; a resumed run keeps its type",
             one_type_of({"bfloat16", "float32"}, {"auto"}));
     f.field("master_dtype", master_dtype,
             "type of the weights that the optimizer updates; only float32: in bfloat16 an update below 1/256 of a "
@@ -183,8 +183,10 @@ struct TrainConfig {
             between(0, kMaxThreads));
     f.field("loss_chunk_tokens", loss_chunk_tokens, "logits of at most this many tokens are in memory at a time",
             between(1, kMaxMicrobatchTokens));
-    f.field("validation_interval", validation_interval, "steps between validation losses; 0 turns them off",
-            at_least(0));
+    f.field("validation_interval", validation_interval,
+            "steps between validation losses; 0 turns them off; auto, also if it is not set: 250 if the data of any "
+            "phase have validation instances, else 0; a resumed run keeps its own",
+            auto_or_at_least(0));
     f.field("validation_sequences", validation_sequences, "validation instances used each time, at most",
             between(1, kMaxSequences));
     f.field("stop_after", stop_after,

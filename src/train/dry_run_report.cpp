@@ -161,6 +161,11 @@ std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
       num_ranks, layout.pipeline(), layout.replicate(), layout.shard(), layout.tensor(), layout.expert(),
       config.parallelism.sharding, layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
       layout.pipeline() > 1 ? config.parallelism.pipeline_schedule : "none");
+  if (config.topology.ranks_per_node == 0 && num_ranks > 1)
+    text += fmt::format(
+        "all {} ranks are taken to be on one node, since topology.ranks_per_node is not set; with it, what is sent "
+        "between nodes and written by each is counted\n",
+        num_ranks);
   text += fmt::format("rank {}: {}; {}\n\n", run.rank, where(run, layout), stages_text(run, config, layout));
   return text + held_table(run, config) + optimizer_lines(config) + "\n" + memory_table(run, config) + "\n" +
          traffic_table(run) + checkpoint_table(run, config);
@@ -170,6 +175,8 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   nlohmann::ordered_json out;
   out["ranks"] = num_ranks;
+  const int64_t per_node = config.topology.ranks_per_node;
+  out["nodes"] = per_node > 0 ? num_ranks / per_node : 1;
   out["rank"] = run.rank;
   for (const Axis axis : {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kExpert, Axis::kTensor})
     out["coordinates"][axis_name(axis)] = layout.coordinate(run.rank, axis);

@@ -73,11 +73,26 @@ void keep_dtype(RunConfig& config, const Team& team, const std::string& chip) {
   if (!config.train.dtype_was_auto) return;
   std::string& dtype = config.train.dtype;
   const std::string first = team.size > 1 ? team.broadcast(dtype) : dtype;
-  const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) { return before.train.dtype; });
+  const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) {
+    return before.train.dtype_was_auto ? TrainConfig().dtype : before.train.dtype;  // a file without it is an old one
+  });
   dtype = kept.empty() ? first : kept;
   const std::string reason = chip + (first == "bfloat16" ? " has instructions for it" : " has none for bfloat16");
   if (dtype == first) log::info("train.dtype is {}: {}", dtype, reason);
   if (dtype != first) log::info("train.dtype stays {}, in which this run began (now it would be {})", dtype, first);
+}
+
+void keep_validation_interval(RunConfig& config, const Team& team) {
+  const std::string kept = ask_earlier_config(config, team, [](const RunConfig& before) {
+    const CountOrAuto& interval = before.train.validation_interval;
+    return std::to_string((interval.is_auto ? TrainConfig().validation_interval : interval).count);
+  });
+  if (kept.empty()) return;
+  const int64_t by_default = config.train.validation_interval.count;
+  config.train.validation_interval = std::stoll(kept);
+  if (config.train.validation_interval.count != by_default)
+    log::info("train.validation_interval stays {}, with which this run began (by its data it would be {})", kept,
+              by_default);
 }
 
 }  // namespace athanor

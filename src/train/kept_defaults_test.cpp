@@ -65,5 +65,26 @@ TEST_F(KeptType, TheFirstRanksCpuDecidesForAll) {
   EXPECT_EQ(other.train.dtype, "float32");
 }
 
+TEST_F(KeptType, AFileWithoutOneIsOfABeginningInBfloat16) {
+  began_in("float32");
+  std::ofstream(root_ / "run" / "config.toml") << "[model]\nfamily = \"olmo\"\n";  // written before the default was auto
+  RunConfig again = config("float32");
+  keep_dtype(again, {});
+  EXPECT_EQ(again.train.dtype, "bfloat16");
+}
+
+TEST_F(KeptType, TheIntervalOfValidationIsKeptToo) {
+  RunConfig now = config("float32");
+  now.train.validation_interval = 250;
+  keep_validation_interval(now, {});
+  EXPECT_EQ(now.train.validation_interval, CountOrAuto(250)) << "a new run";
+  began_in("float32");
+  keep_validation_interval(now, {});
+  EXPECT_EQ(now.train.validation_interval, CountOrAuto(0)) << "one of before it was derived";
+  std::ofstream(root_ / "run" / "config.toml") << "[train]\nvalidation_interval = 40\n";
+  keep_validation_interval(now, {});
+  EXPECT_EQ(now.train.validation_interval, CountOrAuto(40));
+}
+
 }  // namespace
 }  // namespace athanor::kept_defaults_test

@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "config/checks.h"
+#include "config/training_stages.h"
 #include "layout/memory.h"
 #include "train/device_memory.h"
 #include "train/memory_remedies.h"
@@ -13,9 +14,10 @@
 
 namespace athanor {
 
-void resolve_with_data(RunConfig& config, const Dataset& train) {
-  const int64_t seq_len = train.seq_len();
-  const std::string path = train.folder().string();
+namespace {
+
+void resolve_with_manifest(RunConfig& config, const DataManifest& manifest, const std::string& path) {
+  const auto seq_len = static_cast<int64_t>(manifest.seq_len), vocab_size = static_cast<int64_t>(manifest.vocab_size);
   if (config.data.seq_len == 0) config.data.seq_len = seq_len;
   ATHANOR_CHECK(
       config.data.seq_len == seq_len,
@@ -24,12 +26,26 @@ void resolve_with_data(RunConfig& config, const Dataset& train) {
   ATHANOR_CHECK(seq_len <= config.model.max_position_embeddings,
                 "the instances of {} have {} tokens, more than model.max_position_embeddings ({}); raise that", path,
                 seq_len, config.model.max_position_embeddings);
-  ATHANOR_CHECK(static_cast<int64_t>(train.vocab_size()) <= config.model.vocab_size,
+  ATHANOR_CHECK(vocab_size <= config.model.vocab_size,
                 "the tokenizer of {} has {} tokens, more than model.vocab_size ({}); raise that to at least {}{}", path,
-                train.vocab_size(), config.model.vocab_size, train.vocab_size(),
+                vocab_size, config.model.vocab_size, vocab_size,
                 config.model.from.empty() ? "" : ", and let checkpoint.allow_model_change contain \"vocab_size\"");
   const auto overflows = find_overflows(config);
   ATHANOR_CHECK(overflows.empty(), "{}", join(overflows, "\n"));
+}
+
+}  // namespace
+
+void resolve_with_data(RunConfig& config, const Dataset& train) {
+  resolve_with_manifest(config, train.manifest(), train.folder().string());
+}
+
+void take_seq_len_of_data(RunConfig& config) {
+  if (config.data.seq_len > 0) return;
+  const auto sources = training_stages(config).front().config.data.sources;
+  ATHANOR_CHECK(!sources.empty(),
+                "data.seq_len is 0, which takes it from the data, and data.path is empty: set one of the two");
+  resolve_with_manifest(config, read_data_manifest(sources.front().path), sources.front().path);
 }
 
 // Ranks differ by their stages and by Muon's matrices: the sum over the ranks of a host is what counts. Collective.

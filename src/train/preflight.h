@@ -15,6 +15,10 @@ namespace athanor {
 /// @throws ConfigError with the numbers and the remedy.
 void resolve_with_data(RunConfig& config, const Dataset& train);
 
+/// Does the same with the manifest of the run's first source if data.seq_len is 0: for commands that need the length of
+/// an instance, and no instances. @throws ConfigError, also if there is no source; DataError, IoError.
+void take_seq_len_of_data(RunConfig& config);
+
 /// Compares the memory that the ranks of this host will need, as formulas estimate it, with the host's free memory, and
 /// logs both, with what this process takes already: code, libtorch, MPI. To be called before the state is allocated.
 /// @throws ConfigError with the parts of the need, on the ranks of a host where it does not fit.

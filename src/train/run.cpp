@@ -140,8 +140,8 @@ class Run {
         if (unreadable_) throw UnreadableData(*unreadable_);
         continue;
       }
-      if (due(state_->position.step, config.train.validation_interval) ||
-          (is_complete() && config.train.validation_interval > 0))
+      if (due(state_->position.step, config.train.validation_interval.count) ||
+          (is_complete() && !config.train.validation_interval.is_off()))
         validate(*metrics);
       if (gate_.is_due(is_complete()) && !asked.stop()) metrics->evaluation = evaluate();
       show(*metrics);

@@ -87,26 +87,16 @@ std::vector<ValidationSource> open_validation(const TrainingStage& stage, OpenFo
   auto sources = stage.config.data.sources;
   std::ranges::sort(sources, {}, name_of);
   std::vector<ValidationSource> found;
-  std::vector<std::string> without;
   double largest = 0;
   for (const auto& source : sources) {
     const Dataset* dataset = folders.validation(source.path);
-    if (!dataset) {
-      without.push_back(name_of(source));
-      continue;
-    }
+    if (!dataset) continue;
     found.push_back({name_of(source), source.weight, *dataset});
     largest = std::max(largest, source.weight);
   }
   double sum = 0;  // sum of weights relative to the largest, which cannot overflow
   for (const auto& source : found) sum += source.share / largest;
   for (auto& source : found) source.share /= largest * sum;
-  if (stage.config.train.validation_interval == 0) return found;
-  ATHANOR_CHECK(!found.empty(),
-                "train.validation_interval is {} but {} has no validation split; prepare it with "
-                "--validation-fraction 0.01, or set the interval to 0",
-                stage.config.train.validation_interval, join(without));
-  if (!without.empty()) log::warn_on_all("no validation split, so not in the validation loss: {}", join(without));
   return found;
 }
 

@@ -33,6 +33,7 @@
 #include "train/same_settings.h"
 #include "train/start_facts.h"
 #include "train/state_pieces.h"
+#include "train/validation_interval.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -225,15 +226,17 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   keep_warmup(config, team);
   keep_dtype(config, team, device.is_cpu() ? "this CPU" : "the device");
   run.data = open_run_data(config, team);
+  settle_validation_interval(config, run.data.stages, team);
   const auto& stages = run.data.stages;
+  for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
+  // Before what takes seconds, so that a model that cannot fit is refused at once.
+  for (const auto& data : stages)
+    check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);
   const MatmulChoice matmul = device.is_cpu() ? settle_matmul_paths(stages.front().stage.config, begin, team)
                                               : MatmulChoice{ops::matmul_paths(), "", ""};
   stop_if_asked(world, signals);
   const DataIdentity identity = data_identity(stages);
   if (evaluation && config.eval.interval > 0) evaluation->prepare(config, tokenizer_of(run.data), identity, team);
-  for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
-  for (const auto& data : stages)
-    check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);
   check_checkpoint_memory(stages.front().stage.config, world, local, device);
   // Errors that can be found before the state is filled are found here.
   if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();

@@ -8,6 +8,7 @@
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
 #include "layout/layout.h"
+#include "train/preflight.h"
 #include "train/start.h"
 
 ATHANOR_CORE_ENTRY(dry_run) {
@@ -22,7 +23,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   config.model.from.clear();
   if (config.train.dtype_was_auto && planned_multiplier(config).on_device) config.train.dtype = "bfloat16";
   require_layout_fits(config, given.ranks);
-  ATHANOR_CHECK(config.data.seq_len > 0, "a dry run reads no data: set data.seq_len to the tokens of an instance");
+  take_seq_len_of_data(config);
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);
   announce_armed_faults();
   const DryRun run = dry_run(config, given.ranks, given.rank);

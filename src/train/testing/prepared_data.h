@@ -16,7 +16,8 @@
 namespace athanor {
 
 /// Writes a folder of data as `athanor prepare` does it, with random tokens. The tokenizer knows the letters a to z.
-inline void write_prepared_data(const std::filesystem::path& folder, const RunConfig& config) {
+inline void write_prepared_data(const std::filesystem::path& folder, const RunConfig& config,
+                                bool with_validation = true) {
   std::filesystem::create_directories(folder);
   nlohmann::json vocabulary;
   for (int64_t id = 0; id < config.model.vocab_size; ++id)
@@ -32,6 +33,7 @@ inline void write_prepared_data(const std::filesystem::path& folder, const RunCo
   const CounterRandom random(3, "tokens");
   PartEntry part;
   for (const auto& [split, rows] : {std::pair<std::string, int64_t>{"train", 128}, {"validation", 16}}) {
+    if (split == "validation" && !with_validation) continue;
     std::vector<uint16_t> tokens(static_cast<size_t>(rows * config.data.seq_len));
     for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<uint16_t>(random.u64(i) % manifest.vocab_size);
     std::string bytes = npy_header(2, rows, config.data.seq_len);
