@@ -1,6 +1,7 @@
 #include "moe/router.h"
 
 #include <atomic>
+#include <limits>
 
 #include "comm/communicator.h"
 #include "kernels/routing.h"
@@ -63,7 +64,24 @@ Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num
   return ops::send(out, logits_TE.device());
 }
 
-// Returns the values by which experts are chosen: the scores, plus what is added only for choosing.
+// Returns which tokens have scores that no longer distinguish experts whose logits differ, bool [T, 1]: one that
+// underflowed or, of sigmoids, one that rounding made 1.
+Tensor loses_order(const Tensor& scores_TE, const kernels::RouterRule& rule) {
+  Tensor lost = scores_TE < std::numeric_limits<float>::min();
+  if (rule.sigmoid) lost = lost.logical_or(scores_TE == 1);
+  return lost.any(1, /*keepdim=*/true);
+}
+
+// Returns numbers whose order in each row is that of `first`, and among its equals that of `second`.
+Tensor order_of(const Tensor& first, const Tensor& second) {
+  const auto by = [](const Tensor& values) { return std::get<1>(at::sort(values, true, 1, /*descending=*/true)); };
+  const Tensor by_second = by(second), best_first = by_second.gather(1, by(first.gather(1, by_second)));
+  const Tensor numbers = at::arange(0, -first.size(1), -1, first.options()).expand_as(first);
+  return at::empty_like(first).scatter_(1, best_first, numbers);
+}
+
+// Returns the values by which experts are chosen: the scores, plus what is added only for choosing. If noise makes
+// scores that no longer order a token's experts, its logits with noise do.
 Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
                        const kernels::RouterRule& rule, int64_t num_sequences) {
   Tensor scores = scores_TE;
@@ -71,6 +89,11 @@ Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const R
   if (options.training && options.noise.stddev > 0) {
     const Tensor noisy = logits_TE.to(at::kFloat) + noise_like(logits_TE, options.noise, num_sequences);
     scores = compute_scores(noisy, rule).scores_TE;
+    const Tensor lost = loses_order(scores, rule);
+    if (!options.bias_E.defined()) return at::where(lost, noisy, scores);
+    scores = scores + options.bias_E;
+    return ops::device::takes(lost) || lost.any().item<bool>() ? at::where(lost, order_of(scores, noisy), scores)
+                                                               : scores;
   }
   return options.bias_E.defined() ? scores + options.bias_E : scores;
 }

@@ -66,7 +66,7 @@ TEST_F(RouterOnDevice, ChoicesAndCountsAreThoseOfTheCpuAndTheRestIsWithinRoundin
   std::vector<RouterOptions> all;
   for (const auto kind : {Balance::kNone, Balance::kCapacity, Balance::kSwipe, Balance::kForcedUniform}) {
     for (const auto score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
-      for (const double noise : {0.0, 0.5, std::numeric_limits<double>::infinity()}) {
+      for (const double noise : {0.0, 0.5, 300.0, std::numeric_limits<double>::infinity()}) {
         RouterOptions o{.k = kTopK, .score = score, .norm_topk_prob = noise > 0, .scaling_factor = 1.5};
         o.balance = {kind, score == RouterScore::kSigmoid ? 2 : 1, 0.8,
                      noise > 0 ? CapacityOrder::kScore : CapacityOrder::kPosition};

@@ -26,7 +26,7 @@ Tensor empty(const Tensor& logits_TE, at::IntArrayRef shape, at::ScalarType type
 
 // What the kernels leave: `chosen` are the choices before balancing, `ids` those after it.
 struct TokenRows {
-  Tensor scores_TE, logsumexp_T, facts, chosen_TK, ids_TK, weights_TK, chosen_by_TE;
+  Tensor scores_TE, logsumexp_T, facts, chosen_TK, ids_TK, weights_TK, chosen_by_TE, noise_TE;
 
   cuda::RowFacts* facts_of_rows() const { return reinterpret_cast<cuda::RowFacts*>(data<double>(facts)); }
 };
@@ -50,11 +50,12 @@ cuda::ChoosingRule choosing_rule(const Tensor& logits_TE, const RouteCall& call,
   choosing.chosen_by = data<float>(rows.chosen_by_TE);
   choosing.bias = data<float>(call.options.bias_E);
   if (!noisy) return choosing;
-  choosing.noise = choosing.chosen_by;
+  rows.noise_TE = choosing.bias ? at::empty_like(rows.chosen_by_TE) : rows.chosen_by_TE;
+  choosing.noise = data<float>(rows.noise_TE);
   choosing.noise_alone = noise.decides_alone();
   const NoiseNumbers numbers = noise_numbers(noise, logits_TE.numel() / std::max<int64_t>(call.num_sequences, 1));
-  cuda::fill_normal(OnStream(logits_TE), numbers.random.key(), choosing.chosen_by, numbers.first, logits_TE.numel(),
-                    numbers.scale);
+  cuda::fill_normal(OnStream(logits_TE), numbers.random.key(), data<float>(rows.noise_TE), numbers.first,
+                    logits_TE.numel(), numbers.scale);
   return choosing;
 }
 

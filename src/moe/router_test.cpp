@@ -177,6 +177,32 @@ TEST(Router, NoiseWithoutBoundDecidesAloneWhateverTheLogitsAre) {
   EXPECT_FALSE(at::equal(a.expert_ids_TK, route(x, random_router(18), o, kSequences).expert_ids_TK));
 }
 
+TEST(Router, LargeNoiseChoosesAsNoiseAloneAlsoWhereScoresUnderflow) {
+  const Weight router = random_router(18);
+  const Tensor x = random_tokens(19);
+  for (const auto score : {RouterScore::kSoftmax, RouterScore::kSigmoid}) {
+    for (const bool with_bias : {false, true}) {
+      RouterOptions o = options();
+      o.score = score;
+      o.noise = {std::numeric_limits<double>::infinity(), 5, 1, {.step = 7}};
+      const Tensor alone = route(x, router, o, kSequences).expert_ids_TK;
+      if (with_bias) o.bias_E = at::zeros({kExperts});
+      o.noise.stddev = 1e6;
+      EXPECT_TRUE(at::equal(route(x, router, o, kSequences).expert_ids_TK, alone)) << with_bias;
+    }
+  }
+}
+
+TEST(Router, ABiasDecidesBeforeLogitsWhereScoresUnderflow) {
+  const Weight router = random_router(18);
+  RouterOptions o = options();
+  o.noise = {1e6, 5, 1, {.step = 7}};
+  o.bias_E = at::zeros({kExperts});
+  o.bias_E[4] = 0.5;
+  const Tensor ids = route(random_tokens(19), router, o, kSequences).expert_ids_TK;
+  EXPECT_TRUE((ids == 4).any(1).all().item<bool>()) << "one score is 1, the others are 0";
+}
+
 TEST(Router, SwipeEvensEachGroupAndWeighsAMovedTokenByItsProbabilityForTheExpertItGot) {
   const Weight router = random_router(20);
   router.value[0].add_(1.0);

@@ -1,5 +1,6 @@
 #include "kernels/cuda/router.h"
 
+#include <cfloat>
 #include <cmath>
 
 #include "kernels/cuda/launch.h"
@@ -43,7 +44,36 @@ ATHANOR_INLINE float score_of(const RouterRule& rule, const Softmax& softmax, F 
   return rule.sigmoid ? sigmoid(x(e)) : exp_fast(x(e) - softmax.peak) / softmax.sum;
 }
 
-// Sets `by` to what experts are chosen by.
+// Returns whether a row has a score that no longer distinguishes experts whose logits differ: one that underflowed or, of
+// sigmoids, one that rounding made 1.
+template <class F>
+ATHANOR_INLINE bool loses_order(const WarpTeam& team, const RouterRule& rule, F score) {
+  return team.max<float>([=](int thread) {
+    float lost = 0;
+    for (int64_t e = thread; e < rule.width; e += kWarp) {
+      const float value = score(e);
+      if (value < FLT_MIN || (rule.sigmoid && value == 1)) lost = 1;
+    }
+    return lost;
+  }) > 0;
+}
+
+// Returns minus the place of expert e in the order of `first`, and among its equals of `second`.
+template <class F, class G>
+ATHANOR_INLINE float place_of(int64_t e, int64_t width, F first, G second) {
+  const float own = first(e), own_second = second(e);
+  int64_t before = 0;
+  for (int64_t other = 0; other < width; ++other) {
+    const float value = first(other);
+    if (value > own) ++before;
+    if (value != own || other == e) continue;
+    const float value_second = second(other);
+    if (value_second > own_second || (value_second == own_second && other < e)) ++before;
+  }
+  return -static_cast<float>(before);
+}
+
+// Sets `by` to what experts are chosen by. It may be choosing.noise if there is no bias.
 template <class T>
 ATHANOR_INLINE void set_chosen_by(const WarpTeam& team, const T* logits, const RouterRule& rule,
                                   const ChoosingRule& choosing, const float* scores, float* by) {
@@ -51,9 +81,17 @@ ATHANOR_INLINE void set_chosen_by(const WarpTeam& team, const T* logits, const R
   const float *noise = choosing.noise ? choosing.noise + team.index() * rule.width : nullptr, *bias = choosing.bias;
   const auto noisy = [=](int64_t e) { return load(logits[e]) + noise[e]; };
   const Softmax softmax = is_noisy && !rule.sigmoid ? softmax_of(team, rule.width, noisy) : Softmax{};
+  const auto score = [=](int64_t e) { return score_of(rule, softmax, noisy, e); };
+  const bool by_logits = is_noisy && loses_order(team, rule, score);
   team.each([=](int thread) {
     for (int64_t e = thread; e < rule.width; e += kWarp) {
-      const float value = is_noisy ? score_of(rule, softmax, noisy, e) : noise ? noise[e] : scores[e];
+      if (by_logits) {
+        by[e] = bias ? place_of(
+                           e, rule.width, [=](int64_t i) { return score(i) + bias[i]; }, noisy)
+                     : noisy(e);
+        continue;
+      }
+      const float value = is_noisy ? score(e) : noise ? noise[e] : scores[e];
       by[e] = bias && !choosing.noise_alone ? value + bias[e] : value;
     }
   });

@@ -19,7 +19,7 @@ struct ChoosingRule {
   const float* noise = nullptr;  ///< [rows, width], added to the logits for choosing; null: none
   bool noise_alone = false;      ///< experts are chosen by `noise` itself
   const float* bias = nullptr;   ///< [width], added last; null: none
-  float* chosen_by = nullptr;    ///< [rows, width], set to their sum; may be `noise`. Needed if there is either
+  float* chosen_by = nullptr;    ///< [rows, width], set to their sum; may be `noise` unless there is a bias, too
 };
 
 /// What router_sums needs to know of a row.

@@ -4,6 +4,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <functional>
+#include <numeric>
+#include <utility>
 
 #include "kernels/cuda/testing/device.h"
 #include "kernels/routing.h"
@@ -152,6 +155,40 @@ TEST_P(RouterOn, NoiseAndBiasChangeTheChoicesAlone) {
           if (with_noise || with_bias) expect_same_bits(chosen_by.values(), by, "chosen by");
         }
       }
+    }
+  }
+}
+
+// Rows of large noise, whose scores underflow or, of sigmoids, round to 1.
+TEST_P(RouterOn, WhereNoiseLeavesScoresWithoutAnOrderLogitsDecideAndTheyDecideTiesWithABias) {
+  constexpr int64_t kRows = 40, kWidth = 37;
+  const auto logits = numbers<float>(kRows * kWidth, 3, 4), noise = numbers<float>(kRows * kWidth, 4, 3000);
+  auto bias = numbers<float>(kWidth, 5);
+  for (size_t e = 0; e < bias.size(); ++e) bias[e] = e % 3 == 0 ? 0.25f : -0.5f;
+  for (const bool sigmoid : {false, true}) {
+    const RouterRule rule{kWidth, 8, sigmoid};
+    Floats noisy = logits, scores(noisy.size()), lse(kRows);
+    for (size_t i = 0; i < noisy.size(); ++i) noisy[i] += noise[i];
+    router_scores(noisy.data(), scores.data(), lse.data(), kRows, rule);
+    for (const bool with_bias : {false, true}) {
+      Ids expected;
+      for (size_t row = 0; row < kRows; ++row) {
+        std::vector<int64_t> order(kWidth);
+        std::iota(order.begin(), order.end(), int64_t{0});
+        std::ranges::stable_sort(order, std::greater<>(), [&](int64_t e) {
+          const size_t i = row * kWidth + static_cast<size_t>(e);
+          return std::pair(with_bias ? scores[i] + bias[static_cast<size_t>(e)] : 0.0f, noisy[i]);
+        });
+        expected.insert(expected.end(), order.begin(), order.begin() + rule.k);
+      }
+      const auto from = put(logits), of_noise = put(noise), biases = put(bias),
+                 by = put(garbage<float>(kRows * kWidth)), out_scores = put(garbage<float>(kRows * kWidth)),
+                 out_lse = put(garbage<float>(kRows)), out_weights = put(garbage<float>(kRows * rule.k));
+      const auto out_ids = put(Ids(static_cast<size_t>(kRows * rule.k), -7));
+      cuda::route_rows<float>(stream(), from.data(), rule,
+                              {of_noise.data(), false, with_bias ? biases.data() : nullptr, by.data()}, nullptr,
+                              {out_scores.data(), out_lse.data(), nullptr, out_ids.data(), out_weights.data()}, kRows);
+      expect_same_bits(out_ids.values(), expected, "ids");
     }
   }
 }
