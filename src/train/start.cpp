@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <iterator>
+#include <set>
+#include <string>
 
 #include "arch/inventory.h"
 #include "base/build_info.h"
@@ -14,6 +16,7 @@
 #include "checkpoint/model_identity.h"
 #include "comm/short_texts.h"
 #include "config/checks.h"
+#include "config/untrainable.h"
 #include "layout/group_checks.h"
 #include "layout/optimizer_lines.h"
 #include "ops/device_choice.h"
@@ -270,6 +273,10 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   say_what_starts(*run.state, run.threads);
   team.on_first([&] { report_kept_checkpoints(run.state->run_config, run.mesh->layout(), run.state->position.step); });
   if (!matmul.line.empty()) log::info("{}", matmul.line);
+  std::set<std::string> told;  // training phases often have the same
+  for (const auto& data : stages)
+    for (const auto& line : find_untrainable(data.stage.config))
+      if (told.insert(line).second) log::warn_on_all("{}", line);
   for (const auto& line : supply.lines) log::info("{}", line);
   return run;
 }
