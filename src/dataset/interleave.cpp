@@ -35,10 +35,19 @@ double Interleave::share(size_t source) const {
   return static_cast<double>(weights_[source]) / static_cast<double>(total_);
 }
 
+// 1 / parts() is what the bound on the error of a share lacks to one sample.
+int64_t Interleave::parts() const { return std::max<int64_t>(2 * std::ssize(weights_) - 2, 1); }
+
+int64_t Interleave::most_drawn(size_t source, int64_t n) const {
+  const Wide parts = this->parts();
+  return static_cast<int64_t>((static_cast<Wide>(weights_[source]) * n * parts + (parts - 1) * total_) /
+                              (parts * total_));
+}
+
 size_t Interleave::next(std::vector<int64_t>& drawn) const {
   ATHANOR_ASSERT(drawn.size() == weights_.size());
   const auto n = std::accumulate(drawn.begin(), drawn.end(), int64_t{1});
-  const Wide parts = std::max<Wide>(2 * static_cast<Wide>(weights_.size()) - 2, 1);
+  const Wide parts = this->parts();
   size_t best = weights_.size();
   Wide best_slack = 0;
   for (size_t i = 0; i < weights_.size(); ++i) {

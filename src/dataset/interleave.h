@@ -32,7 +32,13 @@ class Interleave {
   /// has given so far. Only integers are used, so there is no drift.
   size_t next(std::vector<int64_t>& drawn) const;
 
+  /// Returns the most that a source can have given after n samples from the beginning of the order: the bound above. It
+  /// is exact for one source, and for a share of n that is a whole number.
+  int64_t most_drawn(size_t source, int64_t n) const;
+
  private:
+  int64_t parts() const;
+
   std::vector<int64_t> weights_;
   int64_t total_ = 0;
 };

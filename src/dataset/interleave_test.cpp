@@ -48,6 +48,29 @@ TEST(Interleave, AfterAnyNumberOfSamplesEachSourceHasItsShareToWithinOneSequence
   }
 }
 
+TEST(Interleave, NoSourceGivesMoreThanTheMostAndOneAloneGivesIt) {
+  for (const auto& weights : mixes()) {
+    const Interleave interleave(weights);
+    std::vector<int64_t> drawn(weights.size());
+    for (int64_t n = 1; n <= 3000; ++n) {
+      interleave.next(drawn);
+      for (size_t i = 0; i < weights.size(); ++i) {
+        const int64_t most = interleave.most_drawn(i, n);
+        ASSERT_LE(drawn[i], most) << "source " << i << " of " << weights.size() << " after " << n;
+        ASSERT_LE(most, drawn[i] + (weights.size() > 1 ? 1 : 0));
+      }
+    }
+  }
+}
+
+TEST(Interleave, AShareThatIsAWholeNumberOfSamplesIsTheMost) {
+  const Interleave three({1, 1, 1}), tenths({0.7, 0.2, 0.1});
+  EXPECT_EQ(three.most_drawn(0, 3'000'000'000), 1'000'000'000);
+  EXPECT_EQ(three.most_drawn(0, 31), 11) << "one of three gives 11";
+  EXPECT_EQ(tenths.most_drawn(0, 10'000'000'000), 7'000'000'000);
+  EXPECT_EQ(tenths.most_drawn(2, 10'000'000'000), 1'000'000'000);
+}
+
 TEST(Interleave, AnyWindowOfTwoSourcesIsExactToWithinOneSequence) {
   for (const double weight : {1.0, 3.0, 0.123, 1e-3, 7.77}) {
     const Interleave interleave({weight, 1});

@@ -91,13 +91,17 @@ class Run {
 
   int loop() {
     std::optional<UnreadableData> unreadable;
+    std::optional<SourceUsedUp> used_up;
     try {
       return steps();
     } catch (const UnreadableData& failure) {
       unreadable = failure;
+    } catch (const SourceUsedUp& end) {
+      used_up = end;
     } catch (const c10::OutOfMemoryError& error) {  // what the step held is free again by now
       throw Error(describe_out_of_memory(*state_, at_.step, error), exit_code::kMemory);
     }
+    if (used_up) return saves_.end_used_up(used_up->text);
     return saves_.end_unreadable(*unreadable);
   }
 
@@ -135,6 +139,7 @@ class Run {
       note_saves();
       if (asked.probe) probe("asked");
       if (!metrics) {  // the batch was skipped
+        for (const auto& line : batches_.supply().short_by_skips) log::warn_on_all("{}", line);
         saves_.save_without_a_step(asked);
         if (asked.stop_signal != 0 || asked.time_is_up) return end_stopped(asked);
         if (unreadable_) throw UnreadableData(*unreadable_);
@@ -383,8 +388,7 @@ int run_training(RunConfig config, comm::World& world, RunContext& context, RunE
     std::optional<int> code;
     std::optional<RollBack> back;
     while (!code) {
-      StartedRun started = start_run(config, world, context, signals, evaluation);
-      if (back) started.state->position.ledger = std::exchange(back, std::nullopt)->ledger;
+      StartedRun started = start_run(config, world, context, signals, evaluation, back ? &back->ledger : nullptr);
       try {
         Run run(std::move(started), context, signals, clock ? &*clock : nullptr, hold, evaluation);
         code = run.loop();

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
+#include <optional>
 #include <set>
 
 #include "base/log.h"
@@ -131,20 +133,45 @@ std::string describe_stage(const TrainingStage& stage, int64_t end, int64_t step
                      describe_schedule(stage, end));
 }
 
-// `drawn` instances of the source will have been drawn when the training phase ends.
-void add_source(const TrainingStage& stage, const MixtureSource& source, double share, int64_t drawn, Supply& supply) {
+// How many instances of the source may be drawn in the run. The product may be off by two roundings, where 2.3 epochs
+// of 10 instances mean 23.
+double most_allowed(const MixtureSource& source) {
+  if (source.max_epochs == 0) return std::numeric_limits<double>::infinity();
+  return std::floor(source.max_epochs * static_cast<double>(source.dataset.num_instances()) * (1 + 0x1p-51));
+}
+
+// `drawn` instances of the source will have been drawn at most when the training phase ends, `passed_over` of them at
+// most in batches that were passed over.
+void add_source(const TrainingStage& stage, const MixtureSource& source, double share, int64_t drawn,
+                int64_t passed_over, Supply& supply) {
   const auto instances = static_cast<double>(source.dataset.num_instances());
-  const double epochs = static_cast<double>(drawn) / instances;
+  const double epochs = static_cast<double>(drawn) / instances, allowed = most_allowed(source);
   supply.lines.push_back(fmt::format("  {}: {:.4g}% of the tokens; {} of its {} instances by the end, {:.4g} epochs",
                                      source.name, 100 * share, format_thousands(static_cast<double>(drawn)),
                                      format_thousands(instances), epochs));
-  // Shares are exact to within one instance, and so is the cap.
-  if (source.max_epochs == 0 || static_cast<double>(drawn) <= source.max_epochs * instances + 1) return;
-  supply.shortages.push_back(fmt::format(
+  if (static_cast<double>(drawn) <= allowed) return;
+  const std::string numbers = fmt::format(
       "source \"{}\"{}: its share of {:.4g}% takes {} instances, and it has {}: {:.4g} epochs, where max_epochs allows "
-      "{}; lower its weight or the steps, prepare more documents, or set its max_epochs to {:.4g} (0: no limit)",
+      "{}; ",
       source.name, of_phase(stage), 100 * share, format_thousands(static_cast<double>(drawn)),
-      format_thousands(instances), epochs, source.max_epochs, std::ceil(10 * epochs) / 10));
+      format_thousands(instances), epochs, source.max_epochs);
+  const double enough = std::ceil(10 * epochs) / 10;
+  if (static_cast<double>(drawn - passed_over) <= allowed)
+    supply.short_by_skips.push_back(
+        fmt::format("{}that is since batches were passed over. The run ends before the first step that would take "
+                    "more; to have all steps, set its max_epochs to {} (0: no limit)",
+                    numbers, enough));
+  else
+    supply.shortages.push_back(fmt::format(
+        "{}lower its weight or the steps, prepare more documents, or set its max_epochs to {} (0: no limit)", numbers,
+        enough));
+}
+
+// Tokens that were drawn in batches whose steps were not applied.
+int64_t tokens_passed_over(const RunPosition& position) {
+  int64_t drawn = 0;
+  for (const auto& [hash, account] : position.ledger.sources) drawn += account.tokens_drawn();
+  return std::max<int64_t>(0, drawn - position.tokens_seen);
 }
 
 std::vector<StageData> open_stages(RunConfig& config, OpenFolders& folders) {
@@ -244,24 +271,42 @@ void refuse_other_ramp(const std::vector<StageData>& stages, const RunPosition& 
 
 void Supply::refuse_shortages() const { ATHANOR_CHECK_DATA(shortages.empty(), "{}", join(shortages, "\n")); }
 
-Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, DataLedger ledger, int64_t step) {
+Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, const RunPosition& position) {
   Supply supply;
-  std::map<std::string, int64_t> drawn;  // by content
+  DataLedger ledger = position.ledger;
+  const int64_t passed_over = tokens_passed_over(position);
+  std::optional<int64_t> samples;  // that the mix has given since it began
   for (const auto& [stage, mixture, validation] : stages) {
-    const int64_t end = std::min(stage.end(), config.train.steps), left = end - std::max(stage.begin, step);
+    const int64_t end = std::min(stage.end(), config.train.steps), left = end - std::max(stage.begin, position.step);
     if (left <= 0) continue;
     ledger = mixture.enter(ledger);
-    supply.lines.push_back(describe_stage(stage, end, step));
+    int64_t known = 0;  // 0 if the mix begins here
+    for (const auto& [hash, share] : ledger.mix) known += share.drawn;
+    samples = (known > 0 && samples ? *samples : known) + left * stage.config.train.global_batch_size;
+    supply.lines.push_back(describe_stage(stage, end, position.step));
     for (size_t i = 0; i < mixture.sources().size(); ++i) {
       const auto& source = mixture.sources()[i];
       const auto& hash = source.dataset.content_hash();
-      const double share = mixture.interleave().share(i);
-      auto& total = drawn.try_emplace(hash, ledger.sources.at(hash).drawn).first->second;
-      total += std::llround(share * static_cast<double>(left * stage.config.train.global_batch_size));
-      add_source(stage, source, share, total, supply);
+      int64_t &drawn = ledger.sources.at(hash).drawn, &of_mix = ledger.mix.at(hash).drawn;
+      const int64_t before = drawn - of_mix;
+      of_mix = mixture.interleave().most_drawn(i, *samples);
+      drawn = before + of_mix;
+      add_source(stage, source, mixture.interleave().share(i), drawn, passed_over / mixture.seq_len(), supply);
     }
   }
   return supply;
+}
+
+std::string describe_excess(const Mixture& mixture, const DataLedger& next) {
+  for (const MixtureSource& source : mixture.sources()) {
+    const int64_t drawn = next.sources.at(source.dataset.content_hash()).drawn;
+    if (static_cast<double>(drawn) <= most_allowed(source)) continue;
+    return fmt::format(
+        "source \"{}\" would have given {} instances after this step, and has {}, where max_epochs allows {}",
+        source.name, format_thousands(static_cast<double>(drawn)),
+        format_thousands(static_cast<double>(source.dataset.num_instances())), source.max_epochs);
+  }
+  return "";
 }
 
 }  // namespace athanor

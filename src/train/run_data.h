@@ -53,14 +53,20 @@ void refuse_other_ramp(const std::vector<StageData>& stages, const RunPosition& 
 struct Supply {
   std::vector<std::string> lines;      ///< a line for each training phase and source, for people
   std::vector<std::string> shortages;  ///< a line for each source whose share needs more epochs than its max_epochs
+  /// The same for each source that had enough for the steps, and lacks it only since batches were passed over.
+  std::vector<std::string> short_by_skips;
 
   /// @throws DataError with all shortages, if there are any.
   void refuse_shortages() const;
 };
 
-/// Plans the supply of the updates after `step`; `ledger` contains what has been drawn so far.
+/// Plans the supply of the updates after `position`, whose ledger contains what has been drawn so far. No source gives
+/// more than planned; with three sources or more, one may give an instance less.
 /// @param config  the whole run's.
 /// @throws DataError if a source's name now refers to other data than the ledger records (Mixture::enter).
-Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, DataLedger ledger, int64_t step);
+Supply plan_supply(const std::vector<StageData>& stages, const RunConfig& config, const RunPosition& position);
+
+/// Returns which source of the mix has given more than its max_epochs allow in the ledger `next`; "" if none has.
+std::string describe_excess(const Mixture& mixture, const DataLedger& next);
 
 }  // namespace athanor

@@ -55,14 +55,14 @@ RunSaves::Ending RunSaves::complete() const {
 
 int RunSaves::finish(const Ending& ending) {
   const bool of_numbers = ending.exit_code == exit_code::kNumbersEverywhere;
-  if (ending.exit_code != exit_code::kNotSaved && !of_numbers) {
+  if (ending.exit_code != exit_code::kNotSaved && ending.exit_code != exit_code::kInput && !of_numbers) {
     // The run's folder has a checkpoint of this step: what is local only takes memory.
     remove_local();
     if (!ending.text.empty()) log::info("{}", ending.text);
     tell("end", {{"exit_code", ending.exit_code}, {"cause", exit_code::cause_of(ending.exit_code)}});
   } else if (mesh_.is_first()) {
     log::error("{}", ending.text);
-    const int at_fault = of_numbers ? Failure::kUnknown : Failure::kReporter;
+    const int at_fault = ending.exit_code == exit_code::kNotSaved ? Failure::kReporter : Failure::kUnknown;
     leave_last_words(at_, mesh_.rank(), mesh_.world().host(),
                      {ending.text, ending.exit_code, of_numbers ? tensor_ : "", at_fault});
   }
@@ -106,23 +106,41 @@ int RunSaves::end_by_rule(const std::string& reason) {
   return finish(stopped_by_rule(reason));
 }
 
-// The rank that found the error reports it.
-int RunSaves::end_unreadable(const UnreadableData& failure) {
-  const int64_t step = state_.position.step;
+// For a run that ends since something failed between two steps.
+void RunSaves::save_what_is_done() {
   const auto& keeps = state_.config.checkpoint;
   finish();
   if (!is_saved() && !keeps.interval.is_off()) save_checkpoint(Why::kLast);
   if (!is_saved() && keeps.interval.is_off() && keeps.model_interval > 0) save_model();
-  std::string kept = fmt::format("what came after step {} is not saved", saved_step());
-  if (step == first_step_) kept = "no step was done since the run was started";
-  if (step > first_step_ && is_saved())
-    kept = fmt::format("step {} is saved, so run the same command again when it can be read", step);
+}
+
+std::string RunSaves::what_is_kept(const std::string& again) const {
+  const int64_t step = state_.position.step;
+  if (step == first_step_) return "no step was done since the run was started";
+  if (!is_saved()) return fmt::format("what came after step {} is not saved", saved_step());
+  return fmt::format("step {} is saved, so run the same command again {}", step, again);
+}
+
+// The rank that found the error reports it.
+int RunSaves::end_unreadable(const UnreadableData& failure) {
+  const int64_t step = state_.position.step;
+  save_what_is_done();
   at_.set_step(step + 1);
   at_.enter("data", board::Phase::kData);
-  if (mesh_.world().rank() == failure.rank())
-    throw Error(fmt::format("step {}: {}; {}", step + 1, failure.what(), kept), exit_code::kIo);
-  log::warn_on_all("step {}: {}; {}", step + 1, failure.what(), kept);
+  const std::string text =
+      fmt::format("step {}: {}; {}", step + 1, failure.what(), what_is_kept("when it can be read"));
+  if (mesh_.world().rank() == failure.rank()) throw Error(text, exit_code::kIo);
+  log::warn_on_all("{}", text);
   return exit_code::kIo;
+}
+
+int RunSaves::end_used_up(const std::string& excess) {
+  save_what_is_done();
+  return finish(
+      {exit_code::kInput,
+       fmt::format("step {}: {}, since batches were passed over; set a larger max_epochs, or train.steps to {}; "
+                   "{}",
+                   state_.position.step + 1, excess, state_.position.step, what_is_kept("with one of these"))});
 }
 
 }  // namespace athanor

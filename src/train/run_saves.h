@@ -89,6 +89,8 @@ class RunSaves {
   /// Data can no longer be read, and all ranks know it: saves what there is. Collective, unlike the others. @throws
   /// Error with exit code 74 on the rank that could not read.
   int end_unreadable(const UnreadableData& failure);
+  /// A source has no more instances for the next step: saves what there is. Collective, unlike the others.
+  int end_used_up(const std::string& excess);
 
  private:
   struct Ending {
@@ -100,6 +102,8 @@ class RunSaves {
   Ending stopped_by_rule(const std::string& reason) const;
   Ending complete() const;
   int finish(const Ending& ending);
+  void save_what_is_done();
+  std::string what_is_kept(const std::string& again) const;
 
   void skip();
   void note_local(const SaveOutcome& outcome);

@@ -37,7 +37,12 @@ void StageBatches::enter() {
   agree_on_reading(mesh_.group(GroupKind::kWorld), failure_of_next());
 }
 
-Batch StageBatches::take() { return next_ ? *std::exchange(next_, std::nullopt) : loader_->next(); }
+Batch StageBatches::take() {
+  Batch batch = next_ ? *std::exchange(next_, std::nullopt) : loader_->next();
+  const std::string excess = describe_excess(data_->train, batch.next);
+  if (!excess.empty()) throw SourceUsedUp{excess};
+  return batch;
+}
 
 const Batch* StageBatches::ahead() {
   const int64_t step = state_.position.step + 1;  // the one that is computed

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <exception>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "base/span_log.h"
@@ -12,6 +13,12 @@
 #include "train/train_state.h"
 
 namespace athanor {
+
+/// Thrown on all ranks instead of a batch with which a source would give more than its max_epochs allow: so much was
+/// planned before step 1, and batches were passed over since.
+struct SourceUsedUp {
+  std::string text;
+};
 
 class StageBatches {
  public:
@@ -24,7 +31,7 @@ class StageBatches {
   /// world (agree_on_reading). @throws UnreadableData on all ranks.
   void enter();
 
-  /// Returns the batch of the next step; waits until it is read. @throws what reading it threw.
+  /// Returns the batch of the next step; waits until it is read. @throws what reading it threw, or SourceUsedUp.
   Batch take();
   /// The batch of the step after the one that is computed, if it has been read; null at the end of a training phase.
   const Batch* ahead();
@@ -40,6 +47,8 @@ class StageBatches {
   size_t num_stages() const { return stages_.size(); }
   /// Returns the tokens of the run's steps that have not been taken.
   int64_t tokens_left() const;
+  /// Returns the supply of these steps.
+  Supply supply() const { return plan_supply(stages_, state_.run_config, state_.position); }
 
  private:
   bool is_at_end() const;

@@ -203,7 +203,7 @@ comm::WorldOptions world_options(const RunConfig& config) {
 }
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals,
-                     RunEvaluation* evaluation) {
+                     RunEvaluation* evaluation, const DataLedger* data_from) {
   require_same_settings(config, world);
   const auto shown_rank = log::shown_rank(world.size());
   const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
@@ -242,15 +242,16 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   if (evaluation && config.eval.interval > 0) evaluation->prepare(config, tokenizer_of(run.data), identity, team);
   check_checkpoint_memory(stages.front().stage.config, world, local, device);
   // Errors that can be found before the state is filled are found here.
-  if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}, 0).refuse_shortages();
+  if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}).refuse_shortages();
 
   run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
   const FilledState filled = fill_state(*run.state, begin, local);
+  if (data_from) run.state->position.ledger = *data_from;
   stop_if_asked(world, signals);
   refuse_zero_routers(config, run.state->model.parameters);
   run.from_scratch = filled.random;
   run.saved_step = filled.saved_step.value_or(run.state->position.step);
-  const Supply supply = plan_supply(stages, config, run.state->position.ledger, run.state->position.step);
+  const Supply supply = plan_supply(stages, config, run.state->position);
   supply.refuse_shortages();
   refuse_other_ramp(stages, run.state->position);
 
@@ -278,6 +279,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
     for (const auto& line : find_untrainable(data.stage.config))
       if (told.insert(line).second) log::warn_on_all("{}", line);
   for (const auto& line : supply.lines) log::info("{}", line);
+  for (const auto& line : supply.short_by_skips) log::warn_on_all("{}", line);
   return run;
 }
 

@@ -52,8 +52,9 @@ comm::WorldOptions world_options(const RunConfig& config);
 /// the folder cannot be written. Every rank throws the same error, except for what only some ranks see: too little
 /// memory on their host, a router of theirs that is all zero, a file of a `transformers` folder that they cannot read.
 /// @param evaluation  is prepared, if eval.interval is not 0; else it may be null.
+/// @param data_from  where the data continue, if not where the checkpoint has it: behind a batch that was passed over.
 /// @throws StoppedAtStart on every rank, if a signal has reached one.
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals,
-                     RunEvaluation* evaluation = nullptr);
+                     RunEvaluation* evaluation = nullptr, const DataLedger* data_from = nullptr);
 
 }  // namespace athanor

@@ -112,7 +112,7 @@ void ShortRuns::open_data() {
     config.train.dtype = !device_.is_cpu() && config.train.dtype_was_auto ? "bfloat16" : type_of_first;
   }
   data_.stages.front().stage = stage_of(first);
-  plan_supply(data_.stages, first, {}, 0).refuse_shortages();
+  plan_supply(data_.stages, first, {}).refuse_shortages();
 }
 
 ShortRun::ShortRun(const RunConfig& config, const ShortRuns& runs)

@@ -1,5 +1,6 @@
 """Several sources and training phases in one run: shares, ledgers, resumes and refusals, as a user meets them."""
 import json
+import os
 import random
 import tomllib
 
@@ -156,6 +157,28 @@ def test_a_mix_that_cannot_be_is_refused_before_step_1_and_leaves_no_run(athanor
     assert done.returncode == 2
     assert words in done.stderr
     assert not run.folder.exists()
+
+
+def test_a_cap_is_exact_and_ends_a_run_whose_batches_were_passed_over_in_time(athanor, sources, tmp_path):
+    count = json.loads((sources / "short" / "manifest.json").read_text())["splits"]["train"]["instances"]
+    run = make_run(athanor, sources, tmp_path, mix(sources, short=1) + "max_epochs = 1\n",
+                   '[[faults.plan]]\nkind = "nan"\nstep = 2\nrank = 0\n')
+
+    def train(steps):
+        words = ["train.global_batch_size=1", "train.micro_batch_size=1", "train.validation_interval=0", "train.on_non_finite=skip",
+                 "optimizer.warmup_steps=1", f"train.steps={steps}"]
+        settings = [part for word in words for part in ("--set", word)]
+        return athanor.run("train", run.config, *settings, check=False, env={**os.environ, "ATHANOR_ALLOW_FAULTS": "1"})
+
+    done = train(count + 1)
+    assert done.returncode == 2 and f"takes {count + 1} instances, and it has {count}:" in done.stderr, done.stderr
+    assert not run.folder.exists()
+    done = train(count)
+    assert done.returncode == 2 and f"step {count - 1} is saved" in done.stderr, done.stderr
+    assert done.stderr.count("since batches were passed over") == 2, "at once, and at the end"
+    assert ledger(run, count - 1)["short"] == count
+    run.config.write_text(run.config.read_text().replace("max_epochs = 1", "max_epochs = 1.5"))
+    assert train(count).returncode == 0
 
 
 def test_a_source_may_be_repeated_as_often_as_its_cap_says(athanor, sources, tmp_path):
