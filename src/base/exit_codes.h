@@ -15,6 +15,7 @@ inline constexpr int kNumbersEverywhere = 76;  ///< wrong numbers on every node:
 inline constexpr int kRule = 77;               ///< stopped by a rule of eval.stop_if, and saved
 inline constexpr int kCollective = 78;         ///< a collective timed out or a peer was lost
 inline constexpr int kMemory = 79;             ///< out of memory, of host or device
+inline constexpr int kEvaluation = 80;         ///< an evaluation of a run failed; the run is saved
 inline constexpr int kNoProgress = 124;        ///< ended by the watchdog
 /// Returns the code of a process that a signal ended: the first signal after it saved, a second one at once.
 constexpr int of_signal(int number) { return 128 + number; }
@@ -32,6 +33,7 @@ constexpr const char* cause_of(int code) {
     case kRule: return "rule";
     case kCollective: return "collective";
     case kMemory: return "memory";
+    case kEvaluation: return "evaluation";
     case kNoProgress: return "no progress";
     default: return code > 128 ? "signal" : "unforeseen";
   }

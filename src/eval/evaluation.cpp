@@ -256,4 +256,11 @@ EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const
   return {};
 }
 
+void check_requests(const EvaluationInput& input, const EvaluationOptions& options) {
+  const auto stream = input.tasks->documents();
+  Preparation preparation(input, options, *stream);
+  while (!preparation.next().documents.empty()) {
+  }
+}
+
 }  // namespace athanor

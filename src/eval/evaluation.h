@@ -54,4 +54,9 @@ struct EvaluationInput {
 /// IoError. All ranks have left the evaluation then.
 EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const EvaluationOptions& options);
 
+/// Makes the tokens of all requests, and keeps none: finds before a training what evaluate() would refuse.
+/// @param input  `tasks`, `encoder` and `worked` are read.
+/// @throws DataError and IoError, as evaluate().
+void check_requests(const EvaluationInput& input, const EvaluationOptions& options);
+
 }  // namespace athanor

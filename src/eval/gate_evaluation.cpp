@@ -66,14 +66,6 @@ std::vector<Rule> read_rules(const EvalConfig& config, const std::vector<tasks::
   return rules;
 }
 
-// A document that is wrong is found before the first step, not at the first evaluation.
-void read_all_documents(const tasks::TaskSet& tasks, const Worked& worked) {
-  const auto stream = tasks.documents();
-  for (tasks::TaskDocument document; stream->next(document);) {
-    if (worked) worked(1);
-  }
-}
-
 EvaluationScores scores_of(const Json& results, const std::vector<tasks::RuleSubject>& subjects) {
   EvaluationScores scores;
   for (const auto& subject : subjects) {
@@ -203,7 +195,12 @@ void GateEvaluation::prepare(const RunConfig& config, const fs::path& tokenizer,
     ATHANOR_CHECK_DATA(fs::exists(tokenizer), "eval: {} is not there, the tokenizer of the data, which tasks need",
                        tokenizer.string());
     prepared_ = std::make_unique<Prepared>(config, tokenizer, data, team.worked);
-    read_all_documents(prepared_->tasks, team.worked);
+    // What is wrong with a document is found before the first step, not at the first evaluation.
+    EvaluationInput input;
+    input.tasks = &prepared_->tasks;
+    input.encoder = &prepared_->encoder;
+    input.worked = team.worked;
+    check_requests(input, prepared_->settings.options);
   });
   is_prepared_ = true;
 }

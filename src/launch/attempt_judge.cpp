@@ -12,7 +12,7 @@ namespace {
 bool is_code_of_athanor(int code) {
   namespace codes = exit_code;
   return code == codes::kInput || code == codes::kStoppedAndSaved || code == codes::kNotSaved ||
-         code == codes::kNoProgress || (code >= codes::kIo && code <= codes::kMemory);
+         code == codes::kNoProgress || (code >= codes::kIo && code <= codes::kEvaluation);
 }
 
 // Whether the run has told the cause: what a log shows is not asked then.

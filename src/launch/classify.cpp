@@ -22,7 +22,7 @@ constexpr double kQuiet_s = 1800;
 bool decides_alone(int code) {
   namespace codes = exit_code;
   return code == codes::kStoppedAndSaved || code == codes::kRule || code == codes::kNumbersOfANode ||
-         code == codes::kNumbersEverywhere || code == codes::kMemory;
+         code == codes::kNumbersEverywhere || code == codes::kMemory || code == codes::kEvaluation;
 }
 
 // Ends from outside: warnings that were survived explain nothing here.

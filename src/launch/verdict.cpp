@@ -108,6 +108,7 @@ Cause cause_of_code(int code, const Ending& ending) {
     case codes::kRule: return Cause::kStopped;
     case codes::kCollective: return ending.words && hosts_of(*ending.words).empty() ? Cause::kNetwork : Cause::kBadNode;
     case codes::kMemory: return Cause::kOutOfMemory;
+    case codes::kEvaluation: return Cause::kData;
     case codes::kNoProgress: return ending.made_progress ? Cause::kSilentHang : Cause::kStuckPreTraining;
     default: break;
   }

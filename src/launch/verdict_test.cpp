@@ -34,6 +34,7 @@ TEST(Verdict, EveryCodeOfThePageOnExitCodesHasItsVerdict) {
   EXPECT_EQ(verdict_of(ending_of(77)), Verdict::kStopped);
   EXPECT_EQ(verdict_of(ending_of(78)), Verdict::kBadNode);
   EXPECT_EQ(verdict_of(ending_of(79)), Verdict::kOutOfMemory);
+  EXPECT_EQ(judge_ending(ending_of(80)).cause, Cause::kData);
   EXPECT_EQ(verdict_of(ending_of(130)), Verdict::kStopped);
 }
 

@@ -7,6 +7,33 @@
 #include "base/files.h"
 
 namespace athanor {
+namespace {
+
+// An event of a run's history.
+struct Event {
+  std::string kind;
+  int64_t step;
+  nlohmann::json all;
+};
+
+bool begins_attempt(const Event& event) {
+  return event.kind == "start" || event.kind == "resume" || event.kind == "went_back";
+}
+
+// Calls `take` for each event. Lines that cannot be read are ignored.
+template <class Take>
+void for_each_event(const std::filesystem::path& file, const Take& take) {
+  if (!std::filesystem::is_regular_file(file)) return;
+  std::istringstream lines(read_file(file));
+  for (std::string line; std::getline(lines, line);) {
+    const auto event = read_json(line);
+    if (!event.is_object() || !event.contains("event") || !event.contains("step")) continue;
+    if (!event["event"].is_string() || !event["step"].is_number_integer()) continue;
+    take(Event{event["event"].get<std::string>(), event["step"].get<int64_t>(), event});
+  }
+}
+
+}  // namespace
 
 nlohmann::ordered_json evaluation_settings(const EvalConfig& config) {
   return {{"limit", config.limit}, {"num_fewshot", config.num_fewshot}};
@@ -14,28 +41,30 @@ nlohmann::ordered_json evaluation_settings(const EvalConfig& config) {
 
 std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& events, const EvalConfig& config,
                                                   int64_t step) {
-  if (!std::filesystem::is_regular_file(events)) return {};
   const nlohmann::json wanted = nlohmann::json::parse(evaluation_settings(config).dump());
   std::vector<std::pair<int64_t, EvaluationScores>> found;
   const auto forget_after = [&](int64_t last) {
     std::erase_if(found, [last](const auto& each) { return each.first > last; });
   };
-  std::istringstream lines(read_file(events));
-  for (std::string line; std::getline(lines, line);) {
-    const auto event = read_json(line);
-    if (!event.is_object() || !event.contains("event") || !event.contains("step")) continue;
-    if (!event["event"].is_string() || !event["step"].is_number_integer()) continue;
-    const auto kind = event["event"].get<std::string>();
-    const auto at = event["step"].get<int64_t>();
-    if (kind == "start" || kind == "resume" || kind == "went_back") forget_after(at);
-    if (kind != "evaluation" || event.value("settings", nlohmann::json()) != wanted) continue;
-    forget_after(at - 1);
-    found.emplace_back(at, scores_from_json(event.value("results", nlohmann::json())));
-  }
+  for_each_event(events, [&](const Event& event) {
+    if (begins_attempt(event)) forget_after(event.step);
+    if (event.kind != "evaluation" || event.all.value("settings", nlohmann::json()) != wanted) return;
+    forget_after(event.step - 1);
+    found.emplace_back(event.step, scores_from_json(event.all.value("results", nlohmann::json())));
+  });
   forget_after(step);
   std::vector<EvaluationScores> scores;
   for (auto& [at, each] : found) scores.push_back(std::move(each));
   return scores;
+}
+
+bool was_evaluated(const std::filesystem::path& events, int64_t step) {
+  bool found = false;
+  for_each_event(events, [&](const Event& event) {
+    if (begins_attempt(event) && event.step < step) found = false;
+    found |= event.kind == "evaluation" && event.step == step;
+  });
+  return found;
 }
 
 }  // namespace athanor

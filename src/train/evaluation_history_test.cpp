@@ -63,6 +63,19 @@ TEST_F(EarlierScores, OfStepsThatAreDoneAgainOrWereLeftAreForgotten) {
   EXPECT_EQ(values(), Values{});
 }
 
+TEST_F(EarlierScores, AStepIsEvaluatedOnlyIfItsResultIsThatOfItsLastTime) {
+  const auto is_done = [&](int64_t step) { return was_evaluated(folder_ / "events.jsonl", step); };
+  EXPECT_FALSE(is_done(10));
+  evaluated(10, 0.1);
+  evaluated(20, 0.2, /*limit=*/50);
+  log_->add("resume", 20);
+  EXPECT_TRUE(is_done(10) && is_done(20));
+  EXPECT_FALSE(is_done(15));
+  log_->add("went_back", 15);
+  EXPECT_TRUE(is_done(10));
+  EXPECT_FALSE(is_done(20)) << "it is done again";
+}
+
 TEST_F(EarlierScores, OfOtherDocumentsDoNotCount) {
   evaluated(10, 0.1, 50);
   evaluated(20, 0.2);

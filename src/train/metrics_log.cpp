@@ -85,11 +85,11 @@ void MetricsLog::write(const StepMetrics& metrics) {
   });
 }
 
-void MetricsLog::write_start(const EvaluationScores& scores) {
+void MetricsLog::write_start(const EvaluationScores& scores, int64_t step) {
   if (!wants_tensorboard_) return;
   attempt([&] {
-    if (!events_) open_events(1);
-    write_scores(*events_, scores, 0);
+    if (!events_) open_events(step + 1);
+    write_scores(*events_, scores, step);
   });
 }
 

@@ -102,7 +102,7 @@ class Run {
       throw Error(describe_out_of_memory(*state_, at_.step, error), exit_code::kMemory);
     }
     if (used_up) return saves_.end_used_up(used_up->text);
-    return saves_.end_unreadable(*unreadable);
+    return evaluation_failed_ ? saves_.end_unevaluated(*unreadable) : saves_.end_unreadable(*unreadable);
   }
 
  private:
@@ -124,17 +124,19 @@ class Run {
     if (early.stop()) return end_stopped(early);
     if (is_complete()) saves_.write_missing_model();
     if (!is_complete() && first_step_ > 0) saves_.save_local();  // a node that was lost has no copies yet
-    if (!is_complete() && gate_.is_due_on_start()) {
-      const EvaluationScores scores = gate_.evaluate();
-      if (metrics_) metrics_->write_start(scores);
+    if ((!is_complete() && gate_.is_due_on_start()) || gate_.is_owed(is_complete())) {
+      const EvaluationScores scores = evaluate();
+      if (metrics_) metrics_->write_start(scores, first_step_);
       const Requests asked = requests();
       if (asked.stop()) return end_stopped(asked);  // nothing was learnt: the next attempt begins here again
+      if (gate_.stops()) return saves_.end_by_rule(gate_.reason());
+      if (unreadable_) throw UnreadableData(*unreadable_);
     }
     while (!is_complete()) {
       if (batches_.must_enter()) enter_stage();
       at_.set_step(state_->position.step + 1);
       std::optional<StepMetrics> metrics = one_step();
-      const Requests asked = requests();
+      Requests asked = requests();
       saves_.look_after(asked.saving);
       note_saves();
       if (asked.probe) probe("asked");
@@ -149,6 +151,7 @@ class Run {
           (is_complete() && !config.train.validation_interval.is_off()))
         validate(*metrics);
       if (gate_.is_due(is_complete()) && !asked.stop()) metrics->evaluation = evaluate();
+      if (gate_.was_interrupted()) asked = requests();
       show(*metrics);
       const bool ends = is_complete() || asked.stop() || gate_.stops();
       const bool has_checkpoints = !config.checkpoint.interval.is_off();
@@ -318,6 +321,7 @@ class Run {
       return gate_.evaluate();
     } catch (const UnreadableData& failure) {  // on all ranks, as in validate()
       unreadable_ = failure;
+      evaluation_failed_ = true;
       return {};
     }
   }
@@ -363,6 +367,7 @@ class Run {
   double longest_step_s_ = 0;                 // with what comes between two steps
   std::optional<LayerMetrics> layers_;        // set in a step that shows them
   std::optional<UnreadableData> unreadable_;  // ends the run after this step
+  bool evaluation_failed_ = false;            // which is what could not be read
   std::optional<DeviceWatch> device_watch_;
   std::optional<MetricsLog> metrics_;  // on the first rank, like the two after it
   std::optional<StepLines> lines_;

@@ -134,6 +134,18 @@ int RunSaves::end_unreadable(const UnreadableData& failure) {
   return exit_code::kIo;
 }
 
+int RunSaves::end_unevaluated(const UnreadableData& failure) {
+  const int64_t step = state_.position.step;
+  save_what_is_done();
+  at_.enter("evaluate", board::Phase::kEvaluate);
+  const std::string text = fmt::format("step {}: its evaluation failed: {}; {}", step, failure.what(),
+                                       what_is_kept("when this is corrected: it begins with this evaluation, unless "
+                                                    "eval.interval is 0"));
+  if (mesh_.world().rank() == failure.rank()) throw Error(text, exit_code::kEvaluation);
+  log::warn_on_all("{}", text);
+  return exit_code::kEvaluation;
+}
+
 int RunSaves::end_used_up(const std::string& excess) {
   save_what_is_done();
   return finish(

@@ -29,12 +29,24 @@ bool RunGate::is_due_on_start() const {
   return evaluation_ && state_.run_config.eval.on_start && state_.position.step == 0;
 }
 
+bool RunGate::is_owed(bool is_last) const {
+  if (state_.position.step == 0 || !is_due(is_last)) return false;
+  Mesh& mesh = state_.model.mesh;
+  const bool is_first = mesh.is_first();
+  const bool is_done = is_first && was_evaluated(RunFolder{state_.config.train.run_dir}.events(), state_.position.step);
+  return !broadcast_text(mesh.world().all(), is_first && !is_done ? "owed" : "").empty();
+}
+
 EvaluationScores RunGate::evaluate() {
   at_.enter("evaluate", board::Phase::kEvaluate);
   EvaluationReport report =
       evaluation_->evaluate(state_, earlier_, [this] { return signals_.stop_signal().has_value(); });
   tell(report);
-  stops_ = !broadcast_text(state_.model.mesh.world().all(), reason_).empty();
+  const std::string outcome = broadcast_text(state_.model.mesh.world().all(), report.was_interrupted ? "interrupted"
+                                                                              : reason_.empty()      ? "continues"
+                                                                                                     : "stops");
+  stops_ = outcome == "stops";
+  was_interrupted_ = outcome == "interrupted";
   if (!report.was_interrupted) earlier_.push_back(report.scores);
   return report.scores;
 }

@@ -25,6 +25,10 @@ class RunGate {
   bool is_due(bool is_last) const;
   /// Returns whether the model is to be evaluated before the first step; the same on all ranks.
   bool is_due_on_start() const;
+  /// Returns whether the step that an earlier attempt did last was to be evaluated, and the run's history has no
+  /// result: a signal or an error was faster. Collective over the world.
+  /// @param is_last  as for is_due.
+  bool is_owed(bool is_last) const;
   /// Evaluates the model, and tells log and history. At step 0 no rule is applied. Collective over the world.
   /// @return the scores, on the first rank; none if a signal ended the evaluation.
   /// @throws UnreadableData on all ranks if the first one cannot read its rows.
@@ -32,6 +36,8 @@ class RunGate {
 
   /// Returns whether a rule of eval.stop_if held in the last evaluation; the same on all ranks.
   bool stops() const { return stops_; }
+  /// Returns whether a signal has ended the last evaluation; the same on all ranks.
+  bool was_interrupted() const { return was_interrupted_; }
   /// Returns the rule that stops the run, with its numbers; on the first rank.
   const std::string& reason() const { return reason_; }
 
@@ -45,7 +51,7 @@ class RunGate {
   RunContext& at_;
   const SignalGuard& signals_;
   std::vector<EvaluationScores> earlier_;  // on the first rank
-  bool stops_ = false;
+  bool stops_ = false, was_interrupted_ = false;
   std::string reason_;
 };
 

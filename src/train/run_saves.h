@@ -89,6 +89,8 @@ class RunSaves {
   /// Data can no longer be read, and all ranks know it: saves what there is. Collective, unlike the others. @throws
   /// Error with exit code 74 on the rank that could not read.
   int end_unreadable(const UnreadableData& failure);
+  /// The evaluation of the state's step has failed, and all ranks know it: as end_unreadable, with exit code 80.
+  int end_unevaluated(const UnreadableData& failure);
   /// A source has no more instances for the next step: saves what there is. Collective, unlike the others.
   int end_used_up(const std::string& excess);
 

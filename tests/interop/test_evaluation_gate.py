@@ -181,7 +181,7 @@ def test_what_is_wrong_is_refused_before_anything_changes(athanor, data, gate, t
     assert not run.folder.exists()
 
 
-def test_a_wrong_row_is_refused_at_the_start_and_ends_a_run_with_74_later(athanor, data, tmp_path):
+def test_a_wrong_row_is_refused_at_the_start_and_ends_a_run_with_80_until_it_is_mended(athanor, data, tmp_path):
     gate = write_rows(tmp_path)
     rows = tmp_path / "rows" / "words.jsonl"
     right = rows.read_text()
@@ -199,9 +199,13 @@ def test_a_wrong_row_is_refused_at_the_start_and_ends_a_run_with_74_later(athano
     changed.write_text("".join(right.splitlines(keepends=True)[:9]))
     changed.rename(rows)
     _, said = process.communicate(timeout=300)
-    assert process.returncode == 74, said
-    assert "words.jsonl: it became shorter while it was read" in said and "is saved" in said
-    assert len(run.checkpoints()) == 1 and run.checkpoints()[0] == f"step-{len(run.metrics()):08}"
+    assert process.returncode == 80, said
+    step = len(run.metrics())
+    assert f"step {step}: its evaluation failed: " in said and "words.jsonl: it became shorter while it was read" in said and "is saved" in said
+    assert run.checkpoints() == [f"step-{step:08}"]
+    rows.write_text(right)
+    run.train(*words, f"train.steps={step}")
+    assert events(run, "evaluation")[-1]["step"] == step, "it is made up, though no step follows"
 
 
 def events_so_far(run):
@@ -235,3 +239,30 @@ def test_a_signal_during_the_evaluation_before_the_first_step_loses_no_start(ath
     assert run.checkpoints() == [] and not events(run, "evaluation")
     run.train(*words, "eval.limit=20", "train.steps=1", "optimizer.warmup_steps=1")
     assert [event["step"] for event in events(run, "evaluation")] == [0, 1]
+
+
+def test_a_row_that_has_no_tokens_of_its_own_is_refused_at_the_start(athanor, data, tmp_path):
+    gate = write_rows(tmp_path)
+    rows = tmp_path / "rows" / "words.jsonl"
+    row = json.loads(rows.read_text().splitlines()[0])
+    rows.write_text(rows.read_text() + json.dumps(row | {"choices": [*row["choices"][:3], "the quick brown fox " * 40]}) + "\n")
+    run = Run(athanor, tmp_path, data, "llama")
+    done = run.train(*gate, check=False)
+    assert done.returncode == 2 and "words, document 40, request 4: its continuation has" in done.stderr, done.stderr
+    assert not run.folder.exists()
+
+
+def test_an_evaluation_that_a_signal_ended_after_the_last_step_is_made_up_with_its_rules(athanor, data, tmp_path):
+    gate = write_rows(tmp_path, count=4000)
+    run = Run(athanor, tmp_path, data, "llama")
+    words = [*gate, "train.steps=1", "optimizer.warmup_steps=1", "train.validation_interval=0", rules("words.acc > -1")]
+    settings = [part for override in words for part in ("--set", override)]
+    process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    begins = next(line for line in process.stderr if "step 1: evaluating 4,006 documents" in line)
+    process.terminate()
+    said = process.communicate(timeout=300)[1]
+    assert begins and process.returncode == 143, said
+    done = run.train(*words, "eval.limit=20", check=False)
+    assert done.returncode == 77 and "and the run is complete" in done.stderr, done.stderr
+    assert run.train(*words, "eval.limit=20", check=False).returncode == 0, "it is evaluated, and has nothing to do"
+    assert [event["step"] for event in events(run, "evaluation")] == [1]
