@@ -66,8 +66,9 @@ std::string shortened(std::string text) {
 }  // namespace
 
 std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
-  static const std::set<std::string> kShownEvents = {"resume",     "went_back",   "skip", "roll_back", "spike",
-                                                     "not_finite", "save_failed", "rule", "stop"};
+  static const std::set<std::string> kShownEvents = {"resume", "went_back",  "skip",        "roll_back",
+                                                     "spike",  "not_finite", "save_failed", "rule",
+                                                     "stop",   "level",      "lr_jump",     "stuck"};
   std::vector<RunEvent> events;
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(file, ignored)) return events;

@@ -48,6 +48,8 @@ CheckedNumbers check_numbers(const TrainState& state, const CheckpointReader& ch
   for (const auto& each : check_same_model(checkpoint.manifest().model, state.config.model, where, allowed))
     checked.notes.push_back(fmt::format("{}: {}, as checkpoint.allow_model_change permits", where, each));
   checked.position = read_progress(state, stored, checkpoint.folder());
+  checked.position.spikes = {};
+  if (stored.contains(kSpikes)) checked.position.spikes = Spikes::from_json(stored[kSpikes], where);
   std::string note;
   checked.fresh = choose_fresh_state(state, checkpoint, chosen, checked.position.step, note);
   if (!note.empty()) checked.notes.push_back(note);

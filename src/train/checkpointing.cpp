@@ -81,6 +81,7 @@ json numbers_json(const TrainState& state) {
   json result = progress_json(state);
   result["config"] = dump_run_config(state.run_config);
   result[kOptimizerUpdates] = updates_json(state);
+  if (!state.position.spikes.is_empty()) result[kSpikes] = state.position.spikes.to_json();
   return result;
 }
 

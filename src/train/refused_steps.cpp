@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "config/training_stages.h"
 #include "parallel/share.h"
 #include "train/run_folder.h"
 #include "train/run_history.h"
@@ -46,12 +47,23 @@ std::string remedy_of(const NumbersVerdict& verdict, int64_t saved_step, const s
                      drawn.empty() ? "" : " (" + drawn + ")");
 }
 
+// The steps of an earlier training phase may have had other losses. Collective.
+void learn_from_metrics(TrainState& state) {
+  const Mesh& mesh = state.model.mesh;
+  const int64_t step = state.position.step;
+  int64_t begin = 0;
+  for (const TrainingStage& stage : training_stages(state.run_config))
+    if (!stage.is_of_ramp && stage.begin <= step) begin = stage.begin;
+  const std::string lines = mesh.is_first() ? last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()) : "";
+  Spikes learnt = spikes_of_history(broadcast_text(mesh.host_group(GroupKind::kWorld), lines), begin, step);
+  learnt.continue_after(state.position.spikes);
+  state.position.spikes = std::move(learnt);
+}
+
 }  // namespace
 
 RefusedSteps::RefusedSteps(TrainState& state, RunContext& at) : state_(state), at_(at) {
-  const Mesh& mesh = state.model.mesh;
-  const std::string lines = mesh.is_first() ? last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()) : "";
-  spikes_ = spikes_of_history(broadcast_text(mesh.host_group(GroupKind::kWorld), lines), state.position.step);
+  if (state.position.step > 0 && state.position.spikes.is_empty()) learn_from_metrics(state);
   if (state.has_graphs) return;  // a step that is observed is not launched as one
   watch_ = std::make_shared<FiniteWatch>(state.model.mesh);
   state.observers.add(watch_);
@@ -62,7 +74,7 @@ RefusedSteps::~RefusedSteps() { state_.observers.remove(watch_); }
 bool RefusedSteps::may_skip() const { return at_.batches_passed_over < state_.config.train.skip_limit; }
 
 void RefusedSteps::begin_step() {
-  state_.limits = state_.config.train.on_spike != "log" && may_skip() ? spikes_.limits() : StepLimits{};
+  state_.limits = state_.config.train.on_spike != "log" && may_skip() ? state_.position.spikes.limits() : StepLimits{};
 }
 
 bool RefusedSteps::applied(const StepReport& report, const Batch& batch, int64_t saved_step) {
@@ -71,19 +83,28 @@ bool RefusedSteps::applied(const StepReport& report, const Batch& batch, int64_t
     return false;
   }
   const double loss = report.parts.loss_sum / static_cast<double>(std::max<int64_t>(1, report.parts.num_targets));
-  const std::string spike = spikes_.describe(loss, report.grad_norm);
-  if (report.verdict == Verdict::kSpike) {
-    state_.model.parameters.grad().zero_();
-    pass_over(report, batch, spike, state_.config.train.on_spike, saved_step);
-    return false;
+  const SpikeFindings found = state_.position.spikes.take(report.step, loss, report.grad_norm);
+  if (state_.model.mesh.is_first()) tell(found, report);
+  if (report.verdict == Verdict::kApply) return true;
+  state_.model.parameters.grad().zero_();
+  pass_over(report, batch, found.spike, state_.config.train.on_spike, saved_step);
+  return false;
+}
+
+void RefusedSteps::tell(const SpikeFindings& found, const StepReport& report) const {
+  for (const LevelRise& rise : found.rises) {
+    log::warn("step {}: {}", report.step, rise.text());
+    record("level", report.step,
+           {{"text", rise.text()},
+            {"of", rise.of},
+            {"before", rise.before},
+            {"now", rise.now},
+            {"lowest", rise.lowest},
+            {"lowest_step", rise.lowest_step}});
   }
-  if (spike.empty()) {
-    spikes_.add(loss, report.grad_norm);
-  } else if (state_.model.mesh.is_first()) {
-    log::warn("step {}: {}", report.step, spike);
-    record("spike", report.step, {{"text", spike}});
-  }
-  return true;
+  if (found.spike.empty() || report.verdict != Verdict::kApply) return;  // else pass_over tells it
+  log::warn("step {}: {}", report.step, found.spike);
+  record("spike", report.step, {{"text", found.spike}});
 }
 
 void RefusedSteps::record(const char* event, int64_t step, nlohmann::ordered_json more) const {
@@ -103,7 +124,8 @@ void RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const
     record(rolls_back ? "roll_back" : "skip", report.step - 1,
            {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
   }
-  if (rolls_back) throw RollBack{batch.next};
+  if (rolls_back && report.verdict == Verdict::kSpike) state_.position.spikes.roll_back_before(report.step);
+  if (rolls_back) throw RollBack{batch.next, state_.position.spikes};
   state_.position.ledger = batch.next;
 }
 
@@ -153,7 +175,7 @@ void RefusedSteps::refuse_weights(double validation_loss, const std::string& sou
           step, cause, at_.batches_passed_over, state_.config.train.skip_limit);
       record("roll_back", step - 1, {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
     }
-    throw RollBack{state_.position.ledger};
+    throw RollBack{state_.position.ledger, state_.position.spikes};
   }
   throw NumbersError(
       fmt::format("step {}: {}. Nothing of this step was saved. {}", step, cause, remedy_of({}, saved_step, "")),

@@ -1,8 +1,9 @@
 #pragma once
 // What a run does with a step that was not applied. If its loss or gradient is not finite, it finds out where the value
 // came up and whose fault it is, and then ends, or passes over the batch. If they are far above those of the steps
-// before, it passes over the batch, or only warns (train.on_spike). An update that gave weights without a finite
-// validation loss cannot be taken back: the run ends, or continues from a checkpoint before it.
+// before, it passes over the batch, or only warns (train.on_spike). A level that lasts is told (train/usual_level.h).
+// An update that gave weights without a finite validation loss cannot be taken back: the run ends, or continues from a
+// checkpoint before it.
 
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -17,12 +18,14 @@ namespace athanor {
 /// Thrown on every rank when the run shall begin again from its newest checkpoint, behind the data of a bad step.
 struct RollBack {
   DataLedger ledger;  ///< where the data continue
+  Spikes spikes;      ///< what the run knew of its losses then
 };
 
 class RefusedSteps {
  public:
-  /// Watches the steps of `state` from now on, unless they are launched as graphs, and learns from the metrics of the
-  /// run how large its losses are. Both must outlive this. Collective over the state's mesh.
+  /// Watches the steps of `state` from now on, unless they are launched as graphs. If the state does not know how large
+  /// the losses of the run are, as after a checkpoint of an older version, learns it from the run's metrics. Both must
+  /// outlive this. Collective over the state's mesh.
   RefusedSteps(TrainState& state, RunContext& at);
   ~RefusedSteps();
   RefusedSteps(const RefusedSteps&) = delete;
@@ -53,12 +56,12 @@ class RefusedSteps {
   bool may_skip() const;
   void pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
                  int64_t saved_step);
+  void tell(const SpikeFindings& found, const StepReport& report) const;
   void record(const char* event, int64_t step, nlohmann::ordered_json more) const;
 
   TrainState& state_;
   RunContext& at_;
   std::shared_ptr<FiniteWatch> watch_;  // null: steps are launched as graphs
-  Spikes spikes_;
 };
 
 }  // namespace athanor

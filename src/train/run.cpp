@@ -394,6 +394,10 @@ int run_training(RunConfig config, comm::World& world, RunContext& context, RunE
     std::optional<RollBack> back;
     while (!code) {
       StartedRun started = start_run(config, world, context, signals, evaluation, back ? &back->ledger : nullptr);
+      if (back) {
+        started.state->position.spikes.continue_after(back->spikes);
+        back.reset();
+      }
       try {
         Run run(std::move(started), context, signals, clock ? &*clock : nullptr, hold, evaluation);
         code = run.loop();

@@ -1,37 +1,60 @@
 #pragma once
 // Finds steps whose loss or gradient norm is far above that of the steps before: their batch, or the optimizer's state,
-// is at fault, and an update with them may cost hundreds of steps.
+// is at fault, and an update with them may cost hundreds of steps. A loss or norm that stays high is no such step, and
+// becomes the usual one (train/usual_level.h).
 //
-// A value is a spike if it is above the median of the last 128 steps by more than 5 times the distance from the median
-// to the 95th percentile, and by at least 5% (loss) or 100% (norm) of the median. For noise with a normal distribution
-// that is about 8 standard deviations. Nothing is a spike before there are 32 steps. Spikes do not enter the history.
+// What was seen so far is a part of the state of a run: checkpoints have it, so that a run that is interrupted decides
+// as one that is not, also between two spikes.
 
-#include <deque>
+#include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
-#include "train/step_guard.h"
+#include "train/step_limits.h"
+#include "train/usual_level.h"
 
 namespace athanor {
 
-class Spikes {
- public:
-  static constexpr size_t kWindow = 128, kLeast = 32;
-
-  /// Returns the limits for the next step, means over targets; infinite as long as there are too few steps.
-  StepLimits limits() const;
-  /// Takes the numbers of a step that was applied and is no spike.
-  void add(double loss, double grad_norm);
-  /// Returns what is beyond the limits, with the numbers that they come from; "" if nothing is.
-  std::string describe(double loss, double grad_norm) const;
-
- private:
-  std::deque<double> losses_, norms_;
+/// What the numbers of a step show.
+struct SpikeFindings {
+  std::string spike;  ///< what is beyond the limits, with the numbers that they come from; "" if nothing is
+  std::vector<LevelRise> rises;
 };
 
-/// Returns what the metrics of a run tell of its last steps, up to `step`, as Spikes::add would have taken them: so a
-/// run that is interrupted decides as one that is not. Lines that cannot be read are ignored. @throws nothing.
-Spikes spikes_of_history(const std::string& metrics_lines, int64_t step);
+inline constexpr const char* kSpikes = "spikes";  ///< its name in the state of a checkpoint
+
+class Spikes {
+ public:
+  /// Returns the limits for the next step, means over targets; infinite as long as there are too few steps.
+  StepLimits limits() const { return {loss_.limit(), norm_.limit()}; }
+  /// Takes the numbers of a step, whether it was applied or not.
+  SpikeFindings take(int64_t step, double loss, double grad_norm);
+  /// Whether nothing was taken yet.
+  bool is_empty() const { return loss_.recent.empty() && norm_.recent.empty(); }
+
+  /// To be called when update `step` is a spike and the run goes back to before it.
+  void roll_back_before(int64_t step) { repeated_until_ = std::max(repeated_until_, step); }
+  /// Takes over what the run knew before it was rolled back to this: the spikes in a row. Usual steps that come again
+  /// do not end the row, or a spike that comes again at the same step would be a single one each time.
+  void continue_after(const Spikes& rolled_back);
+
+  /// What checkpoints store.
+  nlohmann::json to_json() const;
+  /// @param where  the checkpoint, for messages. @throws CheckpointError if it is not what to_json gives.
+  static Spikes from_json(const nlohmann::json& stored, const std::string& where);
+
+ private:
+  UsualLevel loss_{.name = "loss", .least = 1.05, .tells_slow_rises = true};
+  UsualLevel norm_{.name = "gradient norm", .least = 2};  // healthy ones rise slowly, and by any factor
+  int64_t repeated_until_ = 0;                            // the steps before this one are repeated
+};
+
+/// Returns what the metrics of a run tell of the steps after `first`, up to `last`, as Spikes::take would have taken
+/// them: for checkpoints of versions that did not store it. Lines that cannot be read are ignored. @throws nothing.
+Spikes spikes_of_history(const std::string& metrics_lines, int64_t first, int64_t last);
 /// Returns what spikes_of_history needs of metrics.jsonl, a few kB; "" if there is no such file.
 std::string last_metrics_lines(const std::filesystem::path& metrics);
 

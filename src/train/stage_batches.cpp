@@ -25,6 +25,7 @@ void StageBatches::enter() {
   data_ = &*std::find_if(stages_.begin(), stages_.end(), holds_next);
   const auto& config = data_->stage.config;
   state_.enter(data_->stage);
+  if (begins_other_data()) state_.position.spikes = {};
   if (stages_.size() > 1) log::info("step {}: {} begins", state_.position.step + 1, data_->stage.name);
   next_.reset();
   std::vector<int64_t> held;  // all
@@ -35,6 +36,13 @@ void StageBatches::enter() {
                   std::max<int>(2, static_cast<int>(config.data.num_threads)), std::move(held));
   loader_->record_spans(spans_);
   agree_on_reading(mesh_.group(GroupKind::kWorld), failure_of_next());
+}
+
+// The losses of a training phase, or of a mix that nothing was drawn from, are not those of before.
+bool StageBatches::begins_other_data() const {
+  if (!data_->stage.is_of_ramp && state_.position.step == data_->stage.begin) return true;
+  const DataLedger ledger = data_->train.enter(state_.position.ledger);
+  return std::ranges::all_of(ledger.mix, [](const auto& share) { return share.second.drawn == 0; });
 }
 
 Batch StageBatches::take() {

@@ -52,6 +52,7 @@ class StageBatches {
 
  private:
   bool is_at_end() const;
+  bool begins_other_data() const;
 
   TrainState& state_;
   const Mesh& mesh_;

@@ -2,10 +2,10 @@
 // Decides whether an update may be applied. The decision is a function of reduced values, so every rank makes the same.
 
 #include <cmath>
-#include <limits>
 #include <string>
 
 #include "parallel/parameters.h"
+#include "train/step_limits.h"
 
 namespace athanor {
 
@@ -13,12 +13,6 @@ enum class Verdict {
   kApply,
   kRefuse,  ///< loss or gradient is not finite: an update would spread that into every weight
   kSpike,   ///< loss or gradient norm is beyond the limits
-};
-
-/// What a step may have and be applied.
-struct StepLimits {
-  double loss = std::numeric_limits<double>::infinity();  ///< mean over targets
-  double grad_norm = std::numeric_limits<double>::infinity();
 };
 
 /// @param loss, grad_norm  of the whole batch, so that every rank has the same; the loss is the mean over targets.

@@ -18,6 +18,7 @@
 #include "parallel/compute_clock.h"
 #include "parallel/gradient_reducer.h"
 #include "train/run_phases.h"
+#include "train/spikes.h"
 #include "train/step_guard.h"
 
 namespace athanor {
@@ -63,6 +64,7 @@ struct RunPosition {
   int64_t tokens_seen = 0;
   DataLedger ledger;    ///< records what has been drawn from each source
   TrainingPhase phase;  ///< the phase that was entered last
+  Spikes spikes;        ///< what its losses and gradient norms have been, in this phase and mix of data
 };
 
 /// What a run is built with in addition to its configuration. `athanor train` leaves these empty.

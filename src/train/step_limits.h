@@ -1,0 +1,13 @@
+#pragma once
+// What a step may have and be applied.
+
+#include <limits>
+
+namespace athanor {
+
+struct StepLimits {
+  double loss = std::numeric_limits<double>::infinity();  ///< mean over targets
+  double grad_norm = std::numeric_limits<double>::infinity();
+};
+
+}  // namespace athanor
