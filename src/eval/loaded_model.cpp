@@ -1,5 +1,7 @@
 #include "eval/loaded_model.h"
 
+#include <algorithm>
+
 #include "base/console.h"
 #include "base/text.h"
 #include "config/dump.h"
@@ -7,6 +9,7 @@
 #include "parallel/share.h"
 #include "train/router_state.h"
 #include "train/state_pieces.h"
+#include "train/step_guard.h"
 
 namespace athanor {
 namespace {
@@ -93,6 +96,19 @@ void fill(LoadedModel& model, const std::filesystem::path& path) {
   if (const auto& bias = model.source.config.router_bias; !bias.empty()) model.state->set_router_bias(tensor_of(bias));
 }
 
+// A model whose weights are not finite gives some token, or some score, whatever it is asked. Collective.
+void refuse_what_is_not_finite(const LoadedModel& model, const std::filesystem::path& path) {
+  comm::Communicator& world = model.state->mesh.world().all();
+  const auto by_rank = gather_texts(world, first_non_finite_weight(model.state->parameters));
+  const auto found = std::ranges::find_if(by_rank, [](const std::string& name) { return !name.empty(); });
+  const std::string name = broadcast_text(world, found == by_rank.end() ? "" : *found);
+  ATHANOR_CHECK_CHECKPOINT(name.empty(),
+                           "{}: {} is not finite as {}, so that nothing which the model computes would mean anything; "
+                           "take another model or an older checkpoint",
+                           path.string(), name,
+                           model.state->parameters.compute().scalar_type() == at::kBFloat16 ? "bfloat16" : "float32");
+}
+
 ModelStateOptions state_options(const LoadOptions& options) {
   return {.use = ParameterStore::Use::kInference, .device = options.device};
 }
@@ -107,6 +123,7 @@ LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& opt
   model.alone = std::make_unique<OneRank>(config);
   model.state = std::make_unique<ModelState>(config, model.alone->mesh, state_options(options));
   fill(model, path);
+  refuse_what_is_not_finite(model, path);
   return model;
 }
 
@@ -128,6 +145,7 @@ LoadedModel load_model(const std::filesystem::path& path, comm::World& world, co
   if (!options.device.is_cpu()) model.shared->use(options.device, config.parallelism.device_sums);
   model.state = std::make_unique<ModelState>(config, *model.shared, state_options(options));
   fill(model, path);
+  refuse_what_is_not_finite(model, path);
   return model;
 }
 

@@ -41,7 +41,8 @@ struct LoadOptions {
 
 /// Loads a model on this process alone, whatever launcher started it.
 /// @param path  a run folder, a checkpoint or a `transformers` folder (checkpoint/model_source.h).
-/// @throws CheckpointError; DataError if it has no tokenizer, or one that does not fit.
+/// @throws CheckpointError, also if a weight is not finite in the compute type; DataError if it has no tokenizer, or
+/// one that does not fit.
 LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& options = {});
 
 /// Loads a model on the ranks of a job. The first rank finds and verifies the folder, the others open the same one;

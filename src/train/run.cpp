@@ -297,6 +297,7 @@ class Run {
     lines_.reset();
     const int code = saves_.end_complete();
     if (rehearsals_) rehearsals_->tell_what_did_not_act();
+    if (code == exit_code::kComplete) watches_.tell_at_end();
     if (code != exit_code::kComplete || !metrics_) return code;
     for (const auto& line : report_.lines(state_->run_config, state_->position.step)) log::info("{}", line);
     return code;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -31,6 +32,11 @@ bool StepWatches::applied(const StepReport& report, const Batch& batch, int64_t 
   note_slow_ranks(report);
   note_what_does_not_learn(report);
   return true;
+}
+
+void StepWatches::tell_at_end() const {
+  const std::string stuck = stuck_.at_end();
+  if (state_.model.mesh.is_first() && !stuck.empty()) log::warn("{}", stuck);
 }
 
 double StepWatches::take_seconds() {
@@ -67,6 +73,10 @@ void StepWatches::note_what_does_not_learn(const StepReport& report) {
   };
   if (!frozen.empty())
     note("frozen", describe_frozen(frozen, report.step, state_.config.integrity.interval), {{"parameters", frozen}});
+  const LossParts& parts = report.parts;
+  const double loss = parts.loss_sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
+  const std::string stuck = stuck_.took(report.step, loss, report.grad_norm, parts.num_targets);
+  if (!stuck.empty()) note("stuck", fmt::format("step {}: {}", report.step, stuck), nlohmann::ordered_json::object());
   const std::string experts = experts_.took(report.step, report.parts.routers);
   for (const UpdateFault& fault : updates_.took(report.step, report.updates))
     note("updates", fault.text, {{"kind", fault.kind}, {"parameters", fault.parameters}});

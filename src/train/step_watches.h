@@ -8,6 +8,7 @@
 #include "train/refused_steps.h"
 #include "train/run_context.h"
 #include "train/slow_ranks.h"
+#include "train/stuck_numbers.h"
 #include "train/train_step.h"
 #include "train/update_watch.h"
 
@@ -31,6 +32,9 @@ class StepWatches {
     refused_.refuse_weights(validation_loss, source, saved_step);
   }
 
+  /// Warns at the end of a complete run whose numbers mean nothing any more. Sends nothing.
+  void tell_at_end() const;
+
   /// Returns the seconds that this rank has spent on watching since the last call.
   double take_seconds();
 
@@ -47,6 +51,7 @@ class StepWatches {
   ExpertWatch experts_;
   FrozenParameters frozen_;
   UpdateWatch updates_;
+  StuckNumbers stuck_;
   double seconds_told_ = 0;
 };
 

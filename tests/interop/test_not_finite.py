@@ -196,3 +196,22 @@ def test_a_first_step_that_is_not_finite_condemns_no_checkpoint(run):
         done = train(run, "train.steps=12", check=False)
         assert done.returncode == 76 and "resumed from" in done.stderr and "step 9" in done.stderr.strip().splitlines()[-1], done.stderr
     assert run.checkpoints() == ["step-00000003", "step-00000006", "step-00000008"] and not events(run, "not_finite")
+
+
+def test_a_model_that_is_not_finite_generates_nothing(run, whole, athanor):
+    for folder in [run.folder / "models" / "step-00000004", run.folder]:
+        if folder == run.folder:
+            change(run, 8, "master/model.norm.weight", 3, "nan")
+        else:
+            change_model(folder, "model.norm.weight", 3, 0x7fc0)
+        done = athanor.run("generate", folder, "--prompt", "the", "--max-new-tokens", 4, check=False)
+        assert done.returncode == 2 and done.stdout == "" and f"{folder}: model.norm.weight is not finite" in done.stderr, done.stderr
+
+
+def test_a_gradient_that_is_exactly_zero_is_named_and_told_again_at_the_end(athanor, data, tmp_path):
+    run = Run(athanor, tmp_path, data, family="llama")
+    done = run.train("optimizer.name=sgd", "optimizer.lr=1e12", "optimizer.weight_decay=0", "optimizer.warmup_steps=0",
+                     "checkpoint.interval=0", "checkpoint.model_interval=0", "train.validation_interval=0")
+    (event,) = events(run, "stuck")
+    assert "the gradient is exactly zero" in event["text"] and event["text"] in done.stderr
+    assert f"the gradient has been exactly zero since step {event['step']}" in done.stderr
