@@ -22,6 +22,7 @@ using nlohmann::json;
 // What a checkpoint sets in addition to tensors.
 struct CheckedNumbers {
   RunPosition position;
+  std::string earlier_config;  // "" if it is not stored
   FreshState fresh;
   std::map<std::string, int64_t> fresh_since;  // unless the moments are fresh
   RouterRows previous_share, router_bias;      // empty: stay as they are
@@ -59,6 +60,8 @@ CheckedNumbers check_numbers(const TrainState& state, const CheckpointReader& ch
   for (const std::string& each : checked.fresh.parameters) checked.fresh_since[each] = checked.position.step;
   checked.previous_share = read_router_rows(stored, kRouterPreviousShare, state.config.model, where);
   checked.router_bias = read_router_bias(state, stored, where);
+  if (const auto config = stored.find("config"); config != stored.end() && config->is_string())
+    checked.earlier_config = config->get<std::string>();
   return checked;
 }
 
@@ -67,6 +70,7 @@ void take(TrainState& state, CheckedNumbers checked) {
   for (const auto& note : checked.notes) log::info("{}", note);
   share_loaded_state(state, checked.fresh);
   state.position = std::move(checked.position);
+  state.earlier_config = std::move(checked.earlier_config);
   if (checked.fresh.all) {
     note_fresh_moments(state);
   } else {

@@ -152,6 +152,8 @@ void load_progress(TrainState& state, const fs::path& model_folder) {
   const auto& allowed = state.config.checkpoint.allow_model_change;
   apply_progress(state, progress, model_folder, std::ranges::find(allowed, "vocab_size") != allowed.end());
   note_fresh_moments(state);
+  const fs::path config = RunFolder{model_folder.parent_path().parent_path()}.config();
+  if (state.position.step > 0 && fs::is_regular_file(config)) state.earlier_config = read_file(config);
 }
 
 namespace {

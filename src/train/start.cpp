@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string>
 
@@ -16,6 +17,7 @@
 #include "checkpoint/model_identity.h"
 #include "comm/short_texts.h"
 #include "config/checks.h"
+#include "config/toml_reader.h"
 #include "config/untrainable.h"
 #include "layout/group_checks.h"
 #include "layout/optimizer_lines.h"
@@ -25,6 +27,7 @@
 #include "train/kept_checkpoints.h"
 #include "train/kept_defaults.h"
 #include "train/local_start.h"
+#include "train/lr_jump.h"
 #include "train/matmul_choice.h"
 #include "train/preflight.h"
 #include "train/rank_devices.h"
@@ -110,6 +113,27 @@ void open_folder(const StartedRun& run, const Beginning& begin, const FilledStat
           state.position.step, each);
     for (const auto& each : opened.changes) log::info("{}", each);
   });
+}
+
+// Nothing if the run begins, or if it is not known with which schedule it came here.
+std::optional<LrJump> look_for_lr_jump(const TrainState& state) {
+  const int64_t step = state.position.step;
+  if (step == 0 || step >= state.run_config.train.steps || state.earlier_config.empty()) return std::nullopt;
+  try {
+    return find_lr_jump(parse_run_config(state.earlier_config, "the earlier configuration"), state.run_config, step,
+                        state.position.tokens_seen);
+  } catch (const Error& error) {
+    log::info("whether the learning rate jumps is not known: {}", error.what());
+    return std::nullopt;
+  }
+}
+
+// On the first rank.
+void tell_lr_jump(const LrJump& jump, const TrainState& state, int64_t attempt) {
+  const int64_t step = state.position.step;
+  log::warn("step {}: {}", step + 1, jump.text);
+  EventLog(RunFolder{state.config.train.run_dir}.events(), attempt)
+      .add("lr_jump", step, {{"before", jump.before}, {"now", jump.now}, {"text", jump.text}});
 }
 
 // Ends long parts of a start here if a signal has come. Collective.
@@ -254,6 +278,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   const Supply supply = plan_supply(stages, config, run.state->position);
   supply.refuse_shortages();
   refuse_other_ramp(stages, run.state->position);
+  const auto lr_jump = look_for_lr_jump(*run.state);
 
   // Every check has passed: from here on the folder changes.
   announce_armed_faults();
@@ -261,6 +286,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   context.run_dir = config.train.run_dir;
   context.phases.board.begin_attempt(begin.attempt);
   open_folder(run, begin, filled, matmul);
+  if (lr_jump && run.mesh->is_first()) tell_lr_jump(*lr_jump, *run.state, begin.attempt);
   const bool moves = local.found && (!local.place || local.place->root() != local.found->root());
   run.old_local = local.left;
   if (moves && local.nodes.is_leader(world.rank())) run.old_local.push_back(*local.found);

@@ -101,6 +101,8 @@ struct TrainState {
   const RunConfig run_config;  ///< the whole run's, as it was started: what checkpoints record
   RunConfig config;            ///< in force: the training phase's, whose train.steps are the phase's
   DataIdentity data;
+  /// The configuration, as TOML, with which the update at which the state was loaded was made; "" if that is not known.
+  std::string earlier_config;
 
  private:
   std::unique_ptr<OneRank> alone_;

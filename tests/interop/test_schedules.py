@@ -2,7 +2,7 @@
 import math
 
 import pytest
-from runs import Run, make_data
+from runs import Run, events, make_data
 
 # 32 tokens in a sequence; steps 1 and 2 have one, 3 and 4 have two, and the others four.
 RAMP = """
@@ -51,6 +51,17 @@ def test_a_longer_run_keeps_min_lr(athanor, data, tmp_path):
     run = make_run(athanor, tmp_path, data, "")
     run.train("optimizer.schedule_steps=6")
     assert rates(run)[5:] == pytest.approx([1e-3] * 3)
+
+
+def test_a_complete_run_that_is_made_longer_tells_how_its_rate_jumps_and_what_keeps_it(athanor, data, tmp_path):
+    run = make_run(athanor, tmp_path, data, "")
+    run.train("train.steps=6")
+    assert "learning rate goes" not in run.train("train.steps=8", "optimizer.schedule_steps=6").stderr
+    said = run.train("train.steps=16").stderr
+    (jump,) = events(run, "lr_jump")
+    assert (jump["before"], jump["now"], jump["step"]) == (1e-3, pytest.approx(rates(run)[8]), 8)
+    assert jump["text"] in said and "goes from 0.001 to" in jump["text"] and jump["now"] > 5e-3
+    assert "optimizer.schedule_steps = 6 keeps the earlier schedule (0.001 at this step)" in jump["text"]
 
 
 def test_a_batch_grows_by_the_tokens_seen_and_the_schedule_goes_on(athanor, data, tmp_path):
