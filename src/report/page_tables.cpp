@@ -175,9 +175,13 @@ std::string events_tables(const std::vector<RunRecord>& runs) {
 
 std::string settings_tables(const std::vector<RunRecord>& runs) {
   std::string html;
-  std::vector<const RunSettings*> all;
-  for (const RunRecord& run : runs) all.push_back(&run.settings);
-  if (runs.size() > 1) {
+  std::vector<SettingsOfRun> all;
+  bool has_earlier = false;
+  for (const RunRecord& run : runs) {
+    all.push_back({&run.earlier, &run.settings});
+    has_earlier = has_earlier || !run.earlier.empty();
+  }
+  if (runs.size() > 1 || has_earlier) {
     HtmlTable table{"Settings that differ", {{"setting"}}, {}};
     for (const RunRecord& run : runs) table.rows[0].push_back(run.name);
     for (const SettingDifference& difference : differences_of(all)) {

@@ -98,6 +98,7 @@ RunRecord read_run_record(const std::string& given) {
   if (!fs::is_directory(path)) return run;
   run.folder = path;
   run.settings = read_run_settings(path / "config.toml");
+  run.earlier = read_earlier_settings(path / "configs");
   run.events = read_run_events(path / "events.jsonl");
   run.is_running = !has_ended(run.events);
   std::vector<RunEvent> launched = read_run_attempts(path / "attempts");

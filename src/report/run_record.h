@@ -30,9 +30,10 @@ struct StepRecord {
 };
 
 struct RunRecord {
-  std::string name;              ///< how the page calls it
-  std::filesystem::path folder;  ///< empty if a file of metrics was given
-  RunSettings settings;
+  std::string name;                      ///< how the page calls it
+  std::filesystem::path folder;          ///< empty if a file of metrics was given
+  RunSettings settings;                  ///< those of the last attempt
+  std::vector<EarlierSettings> earlier;  ///< those that a later attempt changed, in order
   StepRecord steps;
   RankRecord ranks;  ///< without times if the run had one rank
   std::vector<RunEvent> events;

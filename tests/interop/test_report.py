@@ -121,6 +121,20 @@ def test_times_sources_loads_events_and_settings_are_those_of_the_run(runs, page
     assert [row[0] for row in differing[1:]] == ["optimizer.lr", "data.path"] and differing[1][1:] == ["0.001", "0.002"]
 
 
+def test_settings_that_differ_have_the_value_of_each_attempt(athanor, tmp_path):
+    run = write_run(tmp_path / "one", 400, settings={"train.steps": 4000})
+    (run / "configs").mkdir()
+    for attempt, lr, steps in [(1, 0.002, 2000), (3, 0.001, 2000)]:
+        (run / "configs" / f"config-{attempt:03}.toml").write_text(f"[model]\nfamily = \"olmoe\"\n[optimizer]\nlr = {lr}\n[train]\nsteps = {steps}\n")
+    other = write_run(tmp_path / "other", 400, settings={"train.steps": 4000})
+    for runs, more in [([run], []), ([run, other], ["4000"])]:
+        athanor.run("report", *runs, "--out", tmp_path / "page.html")
+        differing = {row[0]: row[1:] for row in table_after(tmp_path / "page.html", "Settings that differ")[1:]}
+        assert differing["train.steps"] == ["2000 (up to attempt 3), 4000 (since)", *more]
+        assert differing["optimizer.lr"] == ["0.002 (up to attempt 1), 0.001 (since)", *(["0.001"] if more else [])]
+        assert "model.family" not in differing
+
+
 def test_the_time_of_every_rank_is_shown(athanor, tmp_path):
     run = write_run(tmp_path / "ranks", 400)
     add_rank_times(run, 4)
