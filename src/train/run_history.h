@@ -18,6 +18,9 @@
 //   skip       a batch whose step was not finite      text (what was found), drawn: the position in the data before it
 //   roll_back  the same, and the next attempt continues from a checkpoint: as skip
 //   spike      a step's loss or norm was far above       text (what was found)
+//   level      the loss or norm has risen and stays high   of, before, now, lowest, lowest_step, text
+//   lr_jump    where the run continues               before, now, text
+//   stuck      the gradient is zero, or the loss stays    text
 //   experts    dead or overloaded ones               text
 //   frozen     parameters that do not change         text, parameters
 //   save_skipped  a checkpoint that was due          kind, writing: the step of the one that was still being written
