@@ -67,7 +67,8 @@ TEST_F(KeptType, TheFirstRanksCpuDecidesForAll) {
 
 TEST_F(KeptType, AFileWithoutOneIsOfABeginningInBfloat16) {
   began_in("float32");
-  std::ofstream(root_ / "run" / "config.toml") << "[model]\nfamily = \"olmo\"\n";  // written before the default was auto
+  std::ofstream(root_ / "run" / "config.toml")
+      << "[model]\nfamily = \"olmo\"\n";  // written before the default was auto
   RunConfig again = config("float32");
   keep_dtype(again, {});
   EXPECT_EQ(again.train.dtype, "bfloat16");

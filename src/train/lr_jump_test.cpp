@@ -19,6 +19,14 @@ RunConfig run_of(int64_t steps) {
   return config;
 }
 
+StageConfig phase(const char* name, int64_t steps, double lr = 0) {
+  StageConfig config;
+  config.name = name;
+  config.steps = steps;
+  config.lr = lr;
+  return config;
+}
+
 TEST(LrJump, ACompleteRunThatIsMadeLongerJumpsAndIsToldTheKeyThatKeepsItsSchedule) {
   const RunConfig before = run_of(2000);
   RunConfig now = run_of(4000);
@@ -35,7 +43,7 @@ TEST(LrJump, ACompleteRunThatIsMadeLongerJumpsAndIsToldTheKeyThatKeepsItsSchedul
 
 TEST(LrJump, WhatTheScheduleItselfDoesIsNone) {
   RunConfig phases = run_of(300);
-  phases.train.stages = {{.name = "a", .steps = 100}, {.name = "b", .steps = 200, .lr = 1e-4}};
+  phases.train.stages = {phase("a", 100), phase("b", 200, 1e-4)};
   for (const int64_t step : {1, 19, 20, 99, 100, 101, 299}) {
     EXPECT_FALSE(find_lr_jump(phases, phases, step, step * 512)) << step;
     EXPECT_FALSE(find_lr_jump(run_of(300), run_of(300), step, step * 512)) << step;
@@ -49,7 +57,7 @@ TEST(LrJump, WhatTheScheduleItselfDoesIsNone) {
 
 TEST(LrJump, APhaseIsNamedWithItsOwnKeyAndAnotherRateWithItsField) {
   RunConfig before = run_of(300);
-  before.train.stages = {{.name = "a", .steps = 100}, {.name = "b", .steps = 200}};
+  before.train.stages = {phase("a", 100), phase("b", 200)};
   RunConfig now = before;
   now.train.stages[1].steps = 800;
   const auto longer = find_lr_jump(before, now, 300, 300 * 512);

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/wall_clock.h"
+#include "ops/tensor.h"
 
 namespace athanor {
 namespace {

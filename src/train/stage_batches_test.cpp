@@ -16,7 +16,11 @@ class StageBatchesTest : public FolderTest {
     write_prepared_data(folder_ / "data", config_);
     config_.data.path = (folder_ / "data").string();
     config_.train.run_dir = (folder_ / "run").string();
-    config_.train.stages = {{.name = "a", .steps = 5}, {.name = "b", .steps = 5}};
+    for (const char* name : {"a", "b"}) {
+      StageConfig& phase = config_.train.stages.emplace_back();
+      phase.name = name;
+      phase.steps = 5;
+    }
     config_.train.steps = 10;
   }
 

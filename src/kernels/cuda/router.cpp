@@ -44,8 +44,8 @@ ATHANOR_INLINE float score_of(const RouterRule& rule, const Softmax& softmax, F 
   return rule.sigmoid ? sigmoid(x(e)) : exp_fast(x(e) - softmax.peak) / softmax.sum;
 }
 
-// Returns whether a row has a score that no longer distinguishes experts whose logits differ: one that underflowed or, of
-// sigmoids, one that rounding made 1.
+// Returns whether a row has a score that no longer distinguishes experts whose logits differ: one that underflowed or,
+// of sigmoids, one that rounding made 1.
 template <class F>
 ATHANOR_INLINE bool loses_order(const WarpTeam& team, const RouterRule& rule, F score) {
   return team.max<float>([=](int thread) {
