@@ -70,6 +70,7 @@ WRONG = {  # name of the case → value
     ANY: {},
 }
 NUMBERS = {"a text": "many", "too small": "-7", "too large": "99999999999999999999999"}
+AUTO_NUMBERS = {"train.validation_interval"}  # whose default is "auto"
 
 BENCH = ["--rounds", "1", "--threads", "1"]
 COMMANDS = {  # a command line that works, so that only what is tried is wrong
@@ -198,10 +199,13 @@ def faults_of(name, value, done, answer):
     return found
 
 
-def wrong_value(value):
-    """Returns values of a wrong type and out of range for a field with this default; None if none is out of range."""
+def wrong_value(value, is_number):
+    """Returns values of a wrong type and out of range for a field with this default; None if none is out of range.
+    With is_number the field takes a number although its default is "auto"."""
     if isinstance(value, bool):
         return '"many"', None
+    if value == "auto" and is_number:
+        return '"many"', "-9000000000000000000"
     if isinstance(value, (int, float)):
         return '"many"', "-1e300" if isinstance(value, float) else "-9000000000000000000"
     return "17", '"nonsense"' if isinstance(value, str) else None
@@ -221,7 +225,7 @@ def field_cases(athanor):
                 yield f"{prefix}{key}", value
 
     for name, value in walk(fields, ""):
-        of_type, of_range = wrong_value(value)
+        of_type, of_range = wrong_value(value, name in AUTO_NUMBERS)
         yield name, "of a wrong type", of_type
         yield name, "without a value", ""
         if of_range:
@@ -247,7 +251,7 @@ def item_rows(athanor, here):
     rows = []
     for of_range in (False, True):
         for name, fields in item_fields(athanor).items():
-            values = {key: wrong_value(value)[of_range] for key, value in fields.items()}
+            values = {key: wrong_value(value, False)[of_range] for key, value in fields.items()}
             values = {key: value for key, value in values.items() if value and (not of_range or value != '"nonsense"')}
             item = ", ".join(f"{key}={value}" for key, value in values.items())
             done = athanor.run("config", "--set", f"{name}=[{{{item}}}]", check=False, cwd=here)
