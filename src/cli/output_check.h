@@ -25,8 +25,8 @@ inline std::filesystem::path file_above(const std::filesystem::path& path) {
 /// Returns why nothing can be made in a folder that exists; "" if something can.
 inline std::string why_not_writable(const std::string& text, const std::filesystem::path& folder) {
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return "";
-  return fmt::format("cannot write {}: the folder {} does not allow it ({})", text, folder.string(),
-                     std::strerror(errno));
+  return fmt::format("expected a path that can be written, got {}; the folder {} does not allow it ({})", text,
+                     folder.string(), std::strerror(errno));
 }
 
 /// Accepts the path of a file in a folder that exists and that files can be made in; otherwise the message names what

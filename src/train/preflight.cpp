@@ -1,5 +1,7 @@
 #include "train/preflight.h"
 
+#include <filesystem>
+
 #include "arch/inventory.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -45,7 +47,12 @@ void take_seq_len_of_data(RunConfig& config) {
   const auto sources = training_stages(config).front().config.data.sources;
   ATHANOR_CHECK(!sources.empty(),
                 "data.seq_len is 0, which takes it from the data, and data.path is empty: set one of the two");
-  resolve_with_manifest(config, read_data_manifest(sources.front().path), sources.front().path);
+  const std::string& path = sources.front().path;
+  ATHANOR_CHECK(std::filesystem::exists(path),
+                "data.seq_len is 0, which takes it from the data, and {} does not exist: prepare that, or give --set "
+                "data.seq_len=1024, or another length",
+                path);
+  resolve_with_manifest(config, read_data_manifest(path), path);
 }
 
 // Ranks differ by their stages and by Muon's matrices: the sum over the ranks of a host is what counts. Collective.

@@ -157,7 +157,7 @@ def test_a_bad_option_ends_with_2_and_a_line_that_names_it(athanor, tmp_path, ar
     assert said in done.stderr and len(done.stderr.strip().splitlines()) == 1
 
 
-def test_step_needs_a_length_since_it_reads_no_data(athanor, config):
+def test_step_takes_the_length_of_the_data_and_needs_one_without(athanor, config):
     done = athanor.run("bench", "step", config, "--set", "data.seq_len=0", check=False)
     assert done.returncode == 2 and "data.seq_len=1024" in done.stderr
 

@@ -477,6 +477,6 @@ def test_bad_input_is_refused_in_one_line_with_its_place(tmp_path):
     assert "not JSON at byte 10" in message and str(path) in message and message.count("\n") == 1
     out = tmp_path / "out.json"
     assert "vocab-size (12) must be at least 257" in refused("train", "--vocab-size", 12, "--out", out, path)
-    assert "is not a folder" in refused("train", "--vocab-size", 300, "--out", tmp_path / "no" / "t.json", path)
+    assert "make the folder" in refused("train", "--vocab-size", 300, "--out", tmp_path / "no" / "t.json", path)
     assert "no such file" in refused("encode", "--tokenizer", tmp_path / "missing.json")
     assert not out.exists()
