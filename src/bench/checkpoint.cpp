@@ -27,6 +27,7 @@
 #include "bench/verify.h"
 #include "checkpoint/model_identity.h"
 #include "config/toml_reader.h"
+#include "layout/fitted_batch.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/transfer.h"
@@ -325,8 +326,7 @@ ATHANOR_CORE_ENTRY(bench_checkpoint) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchCheckpointArguments*>(arguments);
   const RunConfig config =
-      bench::config_of_bench(load_run_config(given.config_file, given.overrides, [](const RunConfig& read) {
-        return find_layout_faults(read, launched().size);
+      bench::config_of_bench(load_run_config(given.config_file, given.overrides, [](RunConfig& read) { return fit_to_ranks(read, launched().size);
       }));
   require_layout_fits(config, launched().size);
   bench::parent_folder(given, config);

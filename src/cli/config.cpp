@@ -23,7 +23,7 @@
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
 #include "layout/group_checks.h"
-#include "layout/layout.h"
+#include "layout/fitted_batch.h"
 
 namespace athanor {
 namespace {
@@ -49,8 +49,8 @@ void print_ramp(const RunConfig& config) {
 }
 
 void print(const ConfigArguments& arguments) {
-  const FindMore misfits = [&](const RunConfig& config) {
-    auto lines = arguments.ranks > 0 ? find_layout_faults(config, arguments.ranks) : std::vector<std::string>{};
+  const FindMore misfits = [&](RunConfig& config) {
+    auto lines = arguments.ranks > 0 ? fit_to_ranks(config, arguments.ranks) : std::vector<std::string>{};
     if (config.model.from.empty()) std::ranges::move(find_group_faults(config), std::back_inserter(lines));
     return lines;
   };

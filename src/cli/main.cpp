@@ -37,8 +37,10 @@ void refuse_unknown_subcommand(const CLI::App& app, int argc, char** argv) {
   std::vector<std::string> known;
   for (const auto* command : app.get_subcommands([](const CLI::App*) { return true; }))
     known.push_back(command->get_name());
+  if (known.empty()) return;
   ATHANOR_CHECK(std::find(known.begin(), known.end(), argv[1]) != known.end(), "unknown subcommand {}{}; there are {}",
                 argv[1], athanor::did_you_mean(argv[1], known), athanor::join(known));
+  refuse_unknown_subcommand(*app.get_subcommand(argv[1]), argc - 1, argv + 1);
 }
 
 // If standard streams are closed (`>&-`), the next files that are opened would take their descriptors and get their

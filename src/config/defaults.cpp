@@ -54,6 +54,7 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
   }
   auto& optimizer = config.optimizer;
   if (!is_set("train.micro_batch_size")) {
+    train.micro_batch_not_set = true;
     train.micro_batch_size = largest_divisor(common_batch(train), train.micro_batch_size);
     for (auto& stage : train.stages) {
       if (stage.micro_batch_size == 0 && stage.global_batch_size > 0)

@@ -23,6 +23,7 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 ///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
 ///   train.micro_batch_size  the largest number not above the default that divides global_batch_size and all sizes of
 ///                           a batch ramp
+///                           (layout/fitted_batch.h takes a smaller one if the ranks need it)
 /// micro_batch_size changes no result. global_batch_size would, and is never derived.
 /// @param is_set  returns true if the user gave the field of this name ("optimizer.lr").
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set);

@@ -145,6 +145,7 @@ struct TrainConfig {
   std::string batch_ramp_lr = "none";
   std::vector<StageConfig> stages;
   std::vector<BatchRampConfig> batch_ramp;
+  bool micro_batch_not_set = false;  ///< not a field: micro_batch_size was derived (defaults.h, layout/fitted_batch.h)
   bool dtype_was_auto =
       false;  ///< not a field: dtype was chosen for this CPU; a resumed run keeps its type (defaults.h)
 
@@ -159,8 +160,8 @@ struct TrainConfig {
     f.field("global_batch_size", global_batch_size, "sequences a step; with [[train.batch_ramp]] those after the ramp",
             between(1, kMaxSequences));
     f.field("micro_batch_size", micro_batch_size,
-            "sequences that a data rank computes at once; must divide global_batch_size; not set: 4, or the largest "
-            "number below it that does",
+            "sequences that a data rank computes at once; must divide its share of global_batch_size; not set: 4, or "
+            "the largest number below it that does",
             between(1, kMaxSequences));
     f.field("device", device, "what each rank computes on; auto: an accelerator if libtorch sees one, else the CPU",
             one_of({"auto", "cpu", "cuda", "xpu"}));

@@ -13,8 +13,8 @@
 namespace athanor {
 
 /// Returns a line for each further fault of a configuration whose single values are valid, such as a fault of its
-/// layout on a job's ranks.
-using FindMore = std::function<std::vector<std::string>(const RunConfig& config)>;
+/// layout on a job's ranks; it may first choose what is not set (fit_to_ranks, layout/fitted_batch.h).
+using FindMore = std::function<std::vector<std::string>(RunConfig& config)>;
 
 /// Reads a run configuration, applies the overrides ("a.b=c", as in --set) in order, and fills in the defaults that
 /// follow from other fields (defaults.h).

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "launch/training_command.h"
-#include "layout/layout.h"
+#include "layout/fitted_batch.h"
 
 namespace athanor::launch {
 
@@ -15,8 +15,11 @@ std::function<int(int most)> hosts_that_fit(const LaunchPlan& plan, const std::s
                 plan.ranks.total(), hosts);
   ATHANOR_CHECK(least <= hosts, "--min-nodes {}: expected at most the number of nodes in use, {}", least, hosts);
   return [config = training_config(plan.command, own_program), per_host, least](int most) {
-    for (int number = most; number >= least; --number)
-      if (!config || find_layout_faults(*config, number * per_host).empty()) return number;
+    for (int number = most; number >= least; --number) {
+      if (!config) return number;
+      RunConfig fitted = *config;
+      if (fit_to_ranks(fitted, number * per_host).empty()) return number;
+    }
     return 0;
   };
 }

@@ -87,10 +87,14 @@ void check_batch(const TrainingStage& stage, int64_t data, Findings& found) {
   const auto& train = config.train;
   const std::string where = where_of(stage);
   const int64_t unit = product({data, train.micro_batch_size});
-  found.require(train.global_batch_size % unit == 0,
-                "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}", where,
-                stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
-                multiples_beside(train.global_batch_size, unit));
+  if (train.micro_batch_not_set && train.global_batch_size % data != 0)
+    found.require(false, "{}{} ({}) is not a multiple of {} data ranks: set it to {}", where, stage.batch_key,
+                  train.global_batch_size, data, multiples_beside(train.global_batch_size, data));
+  else
+    found.require(train.global_batch_size % unit == 0,
+                  "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}", where,
+                  stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
+                  multiples_beside(train.global_batch_size, unit));
   if (config.moe.balance == "none") return;
   const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;
   const bool whole = micro % group == 0 || group % micro == 0;

@@ -169,6 +169,11 @@ Chart stacked(const RunRecord& run, const std::vector<std::pair<std::string, std
   return chart;
 }
 
+// The routers of a sparse model have an entropy in every step.
+bool is_dense(const RunRecord& run) {
+  return std::ranges::none_of(run.steps.field("router_entropy"), [](double entropy) { return entropy > 0; });
+}
+
 }  // namespace
 
 std::vector<Chart> charts_of_runs(const std::vector<RunRecord>& runs) {
@@ -176,6 +181,8 @@ std::vector<Chart> charts_of_runs(const std::vector<RunRecord>& runs) {
   charts.push_back(loss_chart(runs));
   for (const Shown& shown : kShown) charts.push_back(chart_of(shown, runs));
   std::erase_if(charts, [](const Chart& chart) { return !chart.has_points(); });
+  if (std::ranges::all_of(runs, is_dense))
+    std::erase_if(charts, [](const Chart& chart) { return chart.id == "aux" || chart.id == "entropy"; });
   return charts;
 }
 

@@ -51,6 +51,8 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   RunConfig config;
   config.model = folder.model();
   config.train.run_dir = run_dir.string();
+  config.train.dtype = "auto";
+  config.train.validation_interval.is_auto = true;
   config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
   write_file_atomically(run.config(), dump_run_config(config));
   nlohmann::json state = {

@@ -27,11 +27,17 @@ fs::path config_beside(const fs::path& checkpoint) {
   return beside(fs::weakly_canonical(fs::absolute(checkpoint), unknown));
 }
 
+// An imported model has a configuration and the weights of step 0, and no attempt was made.
+bool was_only_imported(const RunFolder& run) {
+  const auto checkpoints = list_checkpoints(run.checkpoints());
+  return checkpoints.size() == 1 && checkpoints.front().step == 0 && !fs::exists(run.events());
+}
+
 // Returns the configuration of the attempt from which this one continues; empty if there is none.
 fs::path find_earlier_config(const RunConfig& config) {
   const std::string& how = config.checkpoint.resume;
   const RunFolder own{config.train.run_dir};
-  if (how == "never") return {};
+  if (how == "never" || was_only_imported(own)) return {};
   if (!list_checkpoints(own.checkpoints()).empty() || !list_checkpoints(own.models()).empty()) return own.config();
   return how == "auto" ? fs::path() : config_beside(how);
 }

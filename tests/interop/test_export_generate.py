@@ -265,6 +265,7 @@ def test_an_imported_model_trains_on(athanor, tmp_path, data, family):
     settings = [f"data.path={data}", "train.steps=3", "optimizer.warmup_steps=1", "train.global_batch_size=4", "metrics.gemm_peak_tflops=0.1"]
     done = athanor.run("train", tmp_path / "run" / "config.toml", *(part for s in settings for part in ("--set", s)))
     assert "resumed from" in done.stderr and done.stdout.count("step:") == 3
+    assert ("validation loss" in done.stderr) == any(data.glob("validation*")), "what is not set follows from the data"
 
 
 @pytest.mark.parametrize("family", chosen(FAMILIES, ["llama", "qwen3_moe"]))

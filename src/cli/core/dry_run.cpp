@@ -7,6 +7,7 @@
 #include "cli/core.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
+#include "layout/fitted_batch.h"
 #include "layout/layout.h"
 #include "train/preflight.h"
 #include "train/start.h"
@@ -15,7 +16,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   using namespace athanor;
   const auto& given = *static_cast<const DryRunArguments*>(arguments);
   RunConfig config = load_run_config(given.config_file, given.overrides,
-                                     [&](const RunConfig& read) { return find_layout_faults(read, given.ranks); });
+                                     [&](RunConfig& read) { return fit_to_ranks(read, given.ranks); });
   const auto stages = training_stages(config);
   // Most steps of a batch ramp have its last size.
   config = (stages.front().is_of_ramp ? stages.back() : stages.front()).config;

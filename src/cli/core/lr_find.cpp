@@ -11,6 +11,7 @@
 #include "base/text.h"
 #include "cli/core.h"
 #include "config/toml_reader.h"
+#include "layout/fitted_batch.h"
 #include "layout/layout.h"
 #include "ops/cpu_allocator.h"
 #include "plot/svg_picture.h"
@@ -39,7 +40,7 @@ std::vector<RunConfig> read_configs_of_find(const LrFindArguments& given, int ra
   std::vector<RunConfig> configs;
   const auto read = [&](const std::vector<std::string>& overrides) {
     configs.push_back(load_run_config(
-        given.config_file, overrides, [&](const RunConfig& config) { return find_layout_faults(config, ranks); },
+        given.config_file, overrides, [&](RunConfig& config) { return fit_to_ranks(config, ranks); },
         given.optimizers));
     require_layout_fits(configs.back(), ranks);
   };

@@ -7,7 +7,7 @@
 #include "cli/core.h"
 #include "config/toml_reader.h"
 #include "eval/gate_evaluation.h"
-#include "layout/layout.h"
+#include "layout/fitted_batch.h"
 #include "ops/cpu_allocator.h"
 #include "train/in_world.h"
 #include "train/run.h"
@@ -18,8 +18,7 @@ ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;
   const BrokenPipeGuard pipes;
   const auto& given = *static_cast<const TrainArguments*>(arguments);
-  const RunConfig config = load_run_config(given.config_file, given.overrides, [](const RunConfig& read) {
-    return find_layout_faults(read, launched().size);
+  const RunConfig config = load_run_config(given.config_file, given.overrides, [](RunConfig& read) { return fit_to_ranks(read, launched().size);
   });
   const bool names_folder =
       std::ranges::any_of(given.overrides, [](const std::string& each) { return each.starts_with("train.run_dir"); });

@@ -7,6 +7,7 @@
 #include "cli/core.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "layout/fitted_batch.h"
 #include "layout/layout.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
@@ -25,7 +26,7 @@ TypedRun typed_run(const RunConfig& config, int ranks, const VerifyArguments& gi
   TypedRun run{make_small_run(config, ranks, {given.steps, dtype, given.keep_size, given.keep_depth}), {}};
   if (given.then.empty()) return run;
   run.then = parse_run_config(dump_run_config(run.small, false), "--then", given.then,
-                              [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
+                              [&](RunConfig& read) { return fit_to_ranks(read, ranks); });
   return run;
 }
 
@@ -64,7 +65,7 @@ ATHANOR_CORE_ENTRY(verify) {
   // Contradictions are reported before any communication.
   const int ranks = launched().size;
   RunConfig config = load_run_config(given.config_file, given.overrides,
-                                     [&](const RunConfig& read) { return find_layout_faults(read, ranks); });
+                                     [&](RunConfig& read) { return fit_to_ranks(read, ranks); });
   require_layout_fits(config, ranks);
   ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable || !ops::choose_device(config.train.device).is_cpu(),
                 "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
