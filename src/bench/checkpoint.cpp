@@ -325,9 +325,8 @@ void measure_checkpoint(comm::World& world, RunConfig config, const BenchCheckpo
 ATHANOR_CORE_ENTRY(bench_checkpoint) {
   using namespace athanor;
   const auto& given = *static_cast<const BenchCheckpointArguments*>(arguments);
-  const RunConfig config =
-      bench::config_of_bench(load_run_config(given.config_file, given.overrides, [](RunConfig& read) { return fit_to_ranks(read, launched().size);
-      }));
+  const RunConfig config = bench::config_of_bench(load_run_config(
+      given.config_file, given.overrides, [](RunConfig& read) { return fit_to_ranks(read, launched().size); }));
   require_layout_fits(config, launched().size);
   bench::parent_folder(given, config);
   ops::install_caching_cpu_allocator();

@@ -22,8 +22,8 @@
 #include "config/dump.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
-#include "layout/group_checks.h"
 #include "layout/fitted_batch.h"
+#include "layout/group_checks.h"
 
 namespace athanor {
 namespace {

@@ -64,13 +64,15 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
       !model.from.empty() || data.seq_len <= model.max_position_embeddings,
       "{}data.seq_len ({}) is beyond model.max_position_embeddings ({}); raise that or prepare shorter instances",
       where, data.seq_len, model.max_position_embeddings);
-  found.require(optimizer.warmup_steps <= count_schedule_steps(config),
-                "{}optimizer.warmup_steps ({}) is beyond {} ({}): set it to fewer, or leave it out, which takes a tenth "
-                "of them", where, optimizer.warmup_steps,
-                optimizer.schedule_steps > 0 ? "schedule_steps"
-                : where.empty()              ? "train.steps"
-                                             : "its steps",
-                count_schedule_steps(config));
+  found.require(
+      optimizer.warmup_steps <= count_schedule_steps(config),
+      "{}optimizer.warmup_steps ({}) is beyond {} ({}): set it to fewer, or leave it out, which takes a tenth "
+      "of them",
+      where, optimizer.warmup_steps,
+      optimizer.schedule_steps > 0 ? "schedule_steps"
+      : where.empty()              ? "train.steps"
+                                   : "its steps",
+      count_schedule_steps(config));
   found.require(optimizer.min_lr <= optimizer.lr, "{}optimizer.min_lr ({}) is above optimizer.lr ({})", where,
                 optimizer.min_lr, optimizer.lr);
   for (const auto& line : find_balance_contradictions(config)) found.require(false, "{}{}", where, line);

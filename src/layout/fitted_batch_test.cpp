@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "base/testing/folder_test.h"
 #include "config/toml_reader.h"
 
@@ -11,7 +13,8 @@ namespace {
 RunConfig read(const std::string& train) { return parse_run_config("[train]\n" + train, "run.toml"); }
 
 TEST(FittedBatch, AMicrobatchThatIsNotSetIsTheLargestThatDividesTheSequencesOfADataRank) {
-  for (const auto& [batch, ranks, fitted] : {std::tuple(16, 1, 4), {16, 4, 4}, {16, 8, 2}, {16, 16, 1}, {12, 4, 3}, {20, 2, 2}}) {
+  for (const auto& [batch, ranks, fitted] :
+       {std::tuple(16, 1, 4), {16, 4, 4}, {16, 8, 2}, {16, 16, 1}, {12, 4, 3}, {20, 2, 2}}) {
     RunConfig config = read("global_batch_size = " + std::to_string(batch));
     EXPECT_TRUE(fit_to_ranks(config, ranks).empty()) << batch << " on " << ranks;
     EXPECT_EQ(config.train.micro_batch_size, fitted) << batch << " on " << ranks;
@@ -44,7 +47,8 @@ TEST(FittedBatch, APhaseWithABatchOfItsOwnAndTheSizesOfARampAreFittedToo) {
   EXPECT_TRUE(fit_to_ranks(phases, 8).empty());
   EXPECT_EQ(phases.train.micro_batch_size, 2);
   EXPECT_EQ(phases.train.stages[1].micro_batch_size, 1);
-  RunConfig ramp = read("steps = 20\nglobal_batch_size = 16\n[[train.batch_ramp]]\nsequences = 8\nuntil_tokens = 1e5\n");
+  RunConfig ramp =
+      read("steps = 20\nglobal_batch_size = 16\n[[train.batch_ramp]]\nsequences = 8\nuntil_tokens = 1e5\n");
   fit_to_ranks(ramp, 4);
   EXPECT_EQ(ramp.train.micro_batch_size, 2);
 }

@@ -92,8 +92,8 @@ void check_batch(const TrainingStage& stage, int64_t data, Findings& found) {
                   train.global_batch_size, data, multiples_beside(train.global_batch_size, data));
   else
     found.require(train.global_batch_size % unit == 0,
-                  "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}", where,
-                  stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
+                  "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}",
+                  where, stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
                   multiples_beside(train.global_batch_size, unit));
   if (config.moe.balance == "none") return;
   const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;

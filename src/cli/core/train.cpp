@@ -18,8 +18,8 @@ ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;
   const BrokenPipeGuard pipes;
   const auto& given = *static_cast<const TrainArguments*>(arguments);
-  const RunConfig config = load_run_config(given.config_file, given.overrides, [](RunConfig& read) { return fit_to_ranks(read, launched().size);
-  });
+  const RunConfig config = load_run_config(given.config_file, given.overrides,
+                                           [](RunConfig& read) { return fit_to_ranks(read, launched().size); });
   const bool names_folder =
       std::ranges::any_of(given.overrides, [](const std::string& each) { return each.starts_with("train.run_dir"); });
   if (!names_folder) refuse_moved_run(given.config_file, config);

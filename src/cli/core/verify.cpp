@@ -64,8 +64,8 @@ ATHANOR_CORE_ENTRY(verify) {
   }
   // Contradictions are reported before any communication.
   const int ranks = launched().size;
-  RunConfig config = load_run_config(given.config_file, given.overrides,
-                                     [&](RunConfig& read) { return fit_to_ranks(read, ranks); });
+  RunConfig config =
+      load_run_config(given.config_file, given.overrides, [&](RunConfig& read) { return fit_to_ranks(read, ranks); });
   require_layout_fits(config, ranks);
   ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable || !ops::choose_device(config.train.device).is_cpu(),
                 "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
