@@ -24,6 +24,7 @@ inline std::filesystem::path file_above(const std::filesystem::path& path) {
 
 /// Returns why nothing can be made in a folder that exists; "" if something can.
 inline std::string why_not_writable(const std::string& text, const std::filesystem::path& folder) {
+  if (text.empty()) return "expected a path, got nothing";
   if (::access(folder.c_str(), W_OK | X_OK) == 0) return "";
   return fmt::format("expected a path that can be written, got {}; the folder {} does not allow it ({})", text,
                      folder.string(), std::strerror(errno));
@@ -40,6 +41,8 @@ inline CLI::Validator new_file() {
     if (std::filesystem::is_directory(path, ignored))
       return fmt::format("expected a file to write, got {}, which is a folder", text);
     if (std::filesystem::is_directory(folder, ignored)) return why_not_writable(text, folder);
+    if (const auto file = file_above(path); !file.empty())
+      return fmt::format("expected a file in a folder, got {}, but {} is a file", text, file.string());
     return fmt::format("expected a file in a folder that exists, got {}; make the folder {}", text, folder.string());
   };
   return CLI::Validator(check, "");

@@ -59,12 +59,15 @@ std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& e
 }
 
 bool was_evaluated(const std::filesystem::path& events, int64_t step) {
-  bool found = false;
+  bool found = false, should_stop = false;
   for_each_event(events, [&](const Event& event) {
-    if (begins_attempt(event) && event.step < step) found = false;
-    found |= event.kind == "evaluation" && event.step == step;
+    if (begins_attempt(event) && event.step < step) found = should_stop = false;
+    if (event.step != step) return;
+    if (event.kind == "evaluation") found = true;
+    if (event.kind == "rule" && event.all.value("action", nlohmann::json()) == "stop") should_stop = true;
+    if (event.kind == "stop" && event.all.contains("rule")) should_stop = false;
   });
-  return found;
+  return found && !should_stop;
 }
 
 }  // namespace athanor

@@ -20,8 +20,8 @@ nlohmann::ordered_json evaluation_settings(const EvalConfig& config);
 std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& events, const EvalConfig& config,
                                                   int64_t step);
 
-/// Returns whether events.jsonl has an evaluation of this step with any settings, and the step was not done again
-/// since. A missing file has none.
+/// Returns whether events.jsonl has an evaluation of this step with any settings, whose rules were applied, and the
+/// step was not done again since. A missing file has none.
 bool was_evaluated(const std::filesystem::path& events, int64_t step);
 
 }  // namespace athanor

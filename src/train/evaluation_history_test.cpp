@@ -76,6 +76,16 @@ TEST_F(EarlierScores, AStepIsEvaluatedOnlyIfItsResultIsThatOfItsLastTime) {
   EXPECT_FALSE(is_done(20)) << "it is done again";
 }
 
+TEST_F(EarlierScores, AStepWhoseRuleDidNotStopTheRunYetIsEvaluatedAgain) {
+  evaluated(10, 0.1);
+  log_->add("rule", 10, {{"rule", "x.acc < 0.2"}, {"action", "warn"}});
+  EXPECT_TRUE(was_evaluated(folder_ / "events.jsonl", 10));
+  log_->add("rule", 10, {{"rule", "x.acc < 0.5"}, {"action", "stop"}});
+  EXPECT_FALSE(was_evaluated(folder_ / "events.jsonl", 10)) << "the process ended before it stopped";
+  log_->add("stop", 10, {{"rule", "x.acc < 0.5"}});
+  EXPECT_TRUE(was_evaluated(folder_ / "events.jsonl", 10));
+}
+
 TEST_F(EarlierScores, OfOtherDocumentsDoNotCount) {
   evaluated(10, 0.1, 50);
   evaluated(20, 0.2);

@@ -7,6 +7,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text_template_json.h"
+#include "checkpoint/finite_values.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_kept.h"
 #include "checkpoint/model_identity.h"
@@ -67,8 +68,9 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   ProgressBar progress("importing", num_bytes, "B", kLongWork_s);
   std::vector<PieceView> pieces;
   for (const ParameterSpec& spec : folder.parameters()) {
-    const auto read = [&folder, &spec, &progress](int64_t first, std::span<float> values) {
+    const auto read = [&folder, &hf_folder, &spec, &progress](int64_t first, std::span<float> values) {
       folder.read(spec.name, first, values);
+      require_finite(values, spec.name, first, hf_folder.string());
       progress.add(values.size_bytes());
     };
     pieces.push_back({"master/" + spec.name, whole_slice(spec.shape), nullptr, read});

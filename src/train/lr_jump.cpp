@@ -67,7 +67,8 @@ std::optional<LrJump> find_lr_jump(const RunConfig& before, const RunConfig& now
   const RunConfig& next = stages[index_of_stage(stages, step + 1)].config;
   const int64_t next_tokens = tokens_seen + next.train.global_batch_size * next.data.seq_len;
   LrJump jump{planned_learning_rate(before, step, tokens_seen), planned_learning_rate(now, step + 1, next_tokens), ""};
-  if (is_same(jump.before, planned_learning_rate(now, step, tokens_seen))) return std::nullopt;
+  if (is_same(jump.before, planned_learning_rate(now, step, tokens_seen)) || is_same(jump.before, jump.now))
+    return std::nullopt;
   jump.text = fmt::format("the learning rate goes from {:.3g} to {:.3g}, which is no step of its schedule: {}; {}",
                           jump.before, jump.now, describe_changes(before, now),
                           describe_remedy(before, now, step, tokens_seen, next_tokens));

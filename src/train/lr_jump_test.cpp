@@ -55,6 +55,14 @@ TEST(LrJump, WhatTheScheduleItselfDoesIsNone) {
   EXPECT_FALSE(find_lr_jump(warm, longer, 300, 300 * 512)) << "a constant rate has no length";
 }
 
+TEST(LrJump, ARunThatIsMadeAStepLongerKeepsTheRateOfItsEnd) {
+  for (const int64_t steps : {6, 8, 13}) {
+    RunConfig before = run_of(steps), now = run_of(steps + 1);
+    before.optimizer.warmup_steps = now.optimizer.warmup_steps = 1;
+    EXPECT_FALSE(find_lr_jump(before, now, steps, steps * 512)) << steps;
+  }
+}
+
 TEST(LrJump, APhaseIsNamedWithItsOwnKeyAndAnotherRateWithItsField) {
   RunConfig before = run_of(300);
   before.train.stages = {phase("a", 100), phase("b", 200)};

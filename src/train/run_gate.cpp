@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "config/toml_reader.h"
 #include "parallel/share.h"
 #include "train/evaluation_history.h"
 #include "train/run_folder.h"
@@ -29,12 +30,25 @@ bool RunGate::is_due_on_start() const {
   return evaluation_ && state_.run_config.eval.on_start && state_.position.step == 0;
 }
 
+// The step that was the last one, before the run was made longer, was to be evaluated too.
+bool RunGate::was_last_before() const {
+  if (state_.earlier_config.empty()) return false;
+  try {
+    const RunConfig before = parse_run_config(state_.earlier_config, "the earlier configuration");
+    return before.eval.interval > 0 && before.train.steps == state_.position.step;
+  } catch (const Error&) {  // written by another version
+    return false;
+  }
+}
+
 bool RunGate::is_owed(bool is_last) const {
-  if (state_.position.step == 0 || !is_due(is_last)) return false;
+  if (!evaluation_ || state_.position.step == 0) return false;
   Mesh& mesh = state_.model.mesh;
-  const bool is_first = mesh.is_first();
-  const bool is_done = is_first && was_evaluated(RunFolder{state_.config.train.run_dir}.events(), state_.position.step);
-  return !broadcast_text(mesh.world().all(), is_first && !is_done ? "owed" : "").empty();
+  const auto is_owed_here = [&] {
+    return (is_due(is_last) || was_last_before()) &&
+           !was_evaluated(RunFolder{state_.config.train.run_dir}.events(), state_.position.step);
+  };
+  return !broadcast_text(mesh.world().all(), mesh.is_first() && is_owed_here() ? "owed" : "").empty();
 }
 
 EvaluationScores RunGate::evaluate() {

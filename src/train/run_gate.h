@@ -42,6 +42,7 @@ class RunGate {
   const std::string& reason() const { return reason_; }
 
  private:
+  bool was_last_before() const;
   void tell(const EvaluationReport& report);
   void tell(const BrokenRule& rule);
 

@@ -21,19 +21,6 @@ using nlohmann::json;
 
 constexpr std::streamoff kMostBytes = std::streamoff{16} << 20;  // read at the end of metrics.jsonl
 
-struct Numbers {
-  int64_t step;
-  double loss, grad_norm;
-};
-
-// The numbers of a line of metrics.jsonl; nothing if they are not there, or not finite.
-std::optional<Numbers> numbers_of(const std::string& line) {
-  const auto read = read_json(line);
-  for (const char* name : {"step", "loss", "grad_norm"})
-    if (!read.is_object() || !read.contains(name) || !read[name].is_number()) return std::nullopt;
-  return Numbers{read["step"], read["loss"], read["grad_norm"]};
-}
-
 json level_json(const UsualLevel& level) {
   return {{"recent", level.recent},           {"borrows", level.borrows},
           {"before", level.before},           {"returned", level.returned},
@@ -117,11 +104,19 @@ Spikes Spikes::from_json(const json& stored, const std::string& where) {
   return spikes;
 }
 
+// The numbers of a line of metrics.jsonl; nothing if they are not there, or not finite.
+std::optional<StepNumbersOfLine> step_numbers_of(const std::string& line) {
+  const auto read = read_json(line);
+  for (const char* name : {"step", "loss", "grad_norm"})
+    if (!read.is_object() || !read.contains(name) || !read[name].is_number()) return std::nullopt;
+  return StepNumbersOfLine{read["step"], read["loss"], read["grad_norm"]};
+}
+
 Spikes spikes_of_history(const std::string& metrics_lines, int64_t first, int64_t last) {
   Spikes spikes;
   std::istringstream lines(metrics_lines);
   for (std::string line; std::getline(lines, line);) {
-    const auto read = numbers_of(line);
+    const auto read = step_numbers_of(line);
     if (read && read->step > first && read->step <= last) spikes.take(read->step, read->loss, read->grad_norm);
   }
   return spikes;
@@ -137,7 +132,7 @@ std::string last_metrics_lines(const std::filesystem::path& metrics) {
   std::string line;
   if (begin > 0) std::getline(file, line);  // a part of one
   while (std::getline(file, line)) {
-    const auto read = numbers_of(line);
+    const auto read = step_numbers_of(line);
     if (!read) continue;
     last.push_back(json{{"step", read->step}, {"loss", read->loss}, {"grad_norm", read->grad_norm}}.dump());
     if (last.size() > 2 * UsualLevel::kWindow) last.pop_front();

@@ -10,6 +10,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -51,6 +52,14 @@ class Spikes {
   UsualLevel norm_{.name = "gradient norm", .least = 2};  // healthy ones rise slowly, and by any factor
   int64_t repeated_until_ = 0;                            // the steps before this one are repeated
 };
+
+/// What a line of metrics.jsonl tells of its step.
+struct StepNumbersOfLine {
+  int64_t step;
+  double loss, grad_norm;
+};
+/// Returns nothing if the line is not that of a step.
+std::optional<StepNumbersOfLine> step_numbers_of(const std::string& line);
 
 /// Returns what the metrics of a run tell of the steps after `first`, up to `last`, as Spikes::take would have taken
 /// them: for checkpoints of versions that did not store it. Lines that cannot be read are ignored. @throws nothing.

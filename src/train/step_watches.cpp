@@ -17,6 +17,8 @@ StepWatches::StepWatches(TrainState& state, RunContext& at, bool shares_cores)
       integrity_(state, state.config.integrity.interval), slow_ranks_(state.model.mesh), experts_(state.config.model),
       frozen_(state, state.config.integrity.interval) {
   state.gradients_are_ready = [this] { integrity_.before_update(); };
+  if (state.model.mesh.is_first() && state.position.step > 0)
+    stuck_.take_history(last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()), state.position.step);
   if (!state.model.device().is_cpu() && slow_ranks_.compares())
     state.compute_clock = ComputeClock::of(state.model.mesh, state.model.device());
 }

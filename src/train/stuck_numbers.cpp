@@ -2,11 +2,16 @@
 
 #include <fmt/core.h>
 
+#include <sstream>
+
+#include "train/spikes.h"
+
 namespace athanor {
 namespace {
 
 constexpr const char* kRemedy =
-    "nothing is learnt from here on. Lower optimizer.lr, and go back to a checkpoint of before";
+    "nothing is learnt from here on. If the weights have become too large, lower optimizer.lr and go back to a "
+    "checkpoint of before; if they do not move, raise it";
 
 }  // namespace
 
@@ -30,6 +35,10 @@ std::string StuckNumbers::took(int64_t step, double loss, double grad_norm, int6
              tells_loss = loss_.note(step, step - same_, same_ >= kSteps);
   if (tells_gradient && num_targets == 0)
     return "no token of this step has a loss, so that its gradient is exactly zero: look at its data";
+  if (tells_gradient && loss == 0)
+    return "the loss and its gradient are exactly zero: the model predicts every token of these data, and nothing is "
+           "left "
+           "to learn from them";
   if (tells_gradient)
     return fmt::format(
         "the gradient is exactly zero at a loss of {:.4g}: the loss no longer depends on the weights, and {}", loss,
@@ -37,6 +46,14 @@ std::string StuckNumbers::took(int64_t step, double loss, double grad_norm, int6
   if (tells_loss)
     return fmt::format("the loss was {} to the last bit in each of the last {} steps: {}", loss, same_ + 1, kRemedy);
   return "";
+}
+
+void StuckNumbers::take_history(const std::string& metrics_lines, int64_t last) {
+  std::istringstream lines(metrics_lines);
+  for (std::string line; std::getline(lines, line);) {
+    const auto read = step_numbers_of(line);
+    if (read && read->step <= last) took(read->step, read->loss, read->grad_norm, 1);
+  }
 }
 
 std::string StuckNumbers::at_end() const {

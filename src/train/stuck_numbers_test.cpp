@@ -35,5 +35,16 @@ TEST(StuckNumbers, AStepWithoutTargetsIsToldAsThat) {
   EXPECT_SAYS(stuck.took(1, 0, 0, 0), "no token of this step has a loss");
 }
 
+TEST(StuckNumbers, ARunThatContinuesKnowsSinceWhen) {
+  std::string lines;
+  for (int step = 1; step <= 25; ++step)
+    lines +=
+        "{\"step\": " + std::to_string(step) + ", \"loss\": 5.5, \"grad_norm\": " + (step < 10 ? "1.0" : "0.0") + "}\n";
+  StuckNumbers stuck;
+  stuck.take_history(lines, 20);
+  EXPECT_EQ(stuck.took(21, 5.5, 0, 1), "") << "it was told before";
+  EXPECT_SAYS(stuck.at_end(), "has been exactly zero since step 10");
+}
+
 }  // namespace
 }  // namespace athanor::stuck_numbers_test

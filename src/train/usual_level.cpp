@@ -25,7 +25,9 @@ double limit_of(const std::deque<double>& values, double least) {
 }
 
 std::string percent_above(double value, double other) {
-  return other > 0 ? fmt::format("{:.3g}% above", 100 * (value / other - 1)) : "above";
+  if (other <= 0) return "above";
+  return value >= 10 * other ? fmt::format("{:.3g} times", value / other)
+                             : fmt::format("{:.3g}% above", 100 * (value / other - 1));
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "arch/inventory.h"
 #include "base/console.h"
 #include "base/log.h"
+#include "checkpoint/finite_values.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_source.h"
 #include "cli/core.h"
@@ -40,6 +41,7 @@ ATHANOR_CORE_ENTRY(export) {
   options.overwrite = given.overwrite;
   const ParameterReader read = [&](const ParameterSpec& spec, int64_t first, std::span<float> out) {
     source.read(spec.name, first, out);
+    require_finite(out, spec.name, first, source.description);
   };
   const auto elements = static_cast<uint64_t>(count_parameters(source.config.model));
   ProgressBar progress("exporting", elements * dtype_size(options.dtype), "B", kLongWork_s);
