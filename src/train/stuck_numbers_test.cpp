@@ -38,8 +38,8 @@ TEST(StuckNumbers, AStepWithoutTargetsIsToldAsThat) {
 TEST(StuckNumbers, ARunThatContinuesKnowsSinceWhen) {
   std::string lines;
   for (int step = 1; step <= 25; ++step)
-    lines +=
-        "{\"step\": " + std::to_string(step) + ", \"loss\": 5.5, \"grad_norm\": " + (step < 10 ? "1.0" : "0.0") + "}\n";
+    lines += "{\"step\": " + std::to_string(step) + ", \"loss\": " + (step < 10 ? std::to_string(step) : "5.5") +
+             ", \"grad_norm\": " + (step < 10 ? "1.0" : "0.0") + "}\n";
   StuckNumbers stuck;
   stuck.take_history(lines, 20);
   EXPECT_EQ(stuck.took(21, 5.5, 0, 1), "") << "it was told before";

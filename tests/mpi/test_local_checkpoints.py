@@ -16,10 +16,10 @@ from test_killed_saves import pieces_of
 from test_runs import KEYS, RankRun, data  # noqa: F401
 
 STEPS = 14
-# A model waits for the local checkpoint that is being written. So those of steps 3 and 6 are whole when the run is killed, and that of
-# step 9, which begins then, is or is not; a full checkpoint of step 5 comes before those of steps 6 and 9.
+# A model waits for the local checkpoint that is being written. So those of steps 3 and 6 are whole when the run is killed, and a later one
+# up to that of step 9, which begins then, is or is not; a full checkpoint of step 5 comes before all of these.
 MODELS, KILLED, FULL = "checkpoint.model_interval=3", "train.after_step:kill@9", "checkpoint.interval=5"
-WHOLE = (6, 9)
+WHOLE = range(6, 10)
 PHASES = {"copying": ("checkpoint.copy", 30), "writing": ("checkpoint.piece", 40), "syncing": ("checkpoint.sync", 2),
           "committing and removing": ("checkpoint.local_commit", 3)}
 
