@@ -47,8 +47,9 @@ TEST(FittedBatch, APhaseWithABatchOfItsOwnAndTheSizesOfARampAreFittedToo) {
   EXPECT_TRUE(fit_to_ranks(phases, 8).empty());
   EXPECT_EQ(phases.train.micro_batch_size, 2);
   EXPECT_EQ(phases.train.stages[1].micro_batch_size, 1);
-  RunConfig ramp =
-      read("steps = 20\nglobal_batch_size = 16\n[[train.batch_ramp]]\nsequences = 8\nuntil_tokens = 1e5\n");
+  RunConfig ramp = read(
+      "steps = 20\nglobal_batch_size = 16\n[[train.batch_ramp]]\nsequences = 8\nuntil_tokens = 1e4\n[data]\nseq_len = "
+      "32\n");
   fit_to_ranks(ramp, 4);
   EXPECT_EQ(ramp.train.micro_batch_size, 2);
 }

@@ -130,8 +130,8 @@ TEST(LayoutFaults, EachStageIsLookedAt) {
       "micro_batch_size = 3\n",
       "run.toml");
   EXPECT_EQ(find_layout_faults(config, 4),
-            std::vector<std::string>{"long: train.global_batch_size (6) is not a multiple of 4 data ranks × "
-                                     "train.micro_batch_size (3) = 12: set it to 12"});
+            std::vector<std::string>{
+                "long: train.global_batch_size (6) is not a multiple of 4 data ranks: set it to 4 or 8"});
 }
 
 TEST(LayoutFaults, EachSizeOfABatchRampIsLookedAt) {
