@@ -17,12 +17,17 @@ ENDLESS = ["train.steps=100000", "train.validation_interval=0", "checkpoint.inte
 RANKS = 4
 
 
+def said_by(run):
+    return run.folder.with_name(f"{run.folder.name}-said.txt")
+
+
 @contextlib.contextmanager
 def job(mpi, run, program, *overrides, env=None):
     """A run that continues until the block has ended."""
     words = [mpi.path, *mpi.options, "-n", str(RANKS), str(program), "train", *run.words([*ENDLESS, *overrides])]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True,
-                               env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
+    with open(said_by(run), "a") as said:  # an unread pipe fills up, and then the launcher waits for it
+        process = subprocess.Popen(words, stdout=said, stderr=subprocess.STDOUT, start_new_session=True,
+                                   env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})})
     try:
         yield process
     finally:
@@ -31,7 +36,6 @@ def job(mpi, run, program, *overrides, env=None):
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(rank, signal.SIGKILL)
             end(process)
-        process.stdout.close()
 
 
 def status(run, *options):
@@ -215,8 +219,7 @@ def test_no_launcher_waits_for_a_collector_which_has_none_of_its_descriptors(mpi
         assert own == [] and len(sockets) == 2, files  # for reports and for stacks
         os.kill(collector, signal.SIGSTOP)  # it lives as long as it likes
         try:
-            out, _ = launched.communicate(timeout=120)
-            assert launched.returncode == 0, out
+            assert launched.wait(timeout=120) == 0, said_by(run).read_text()
             assert collector_of(run) == collector
         finally:
             os.kill(collector, signal.SIGCONT)

@@ -72,10 +72,10 @@ def test_a_wrong_command_line_is_told_once(launcher, program):
 
 
 def test_every_fault_of_a_layout_is_told_once_before_anything_is_opened(launcher, program, tmp_path):
-    faulty = ["--set", "parallelism.expert_parallel_degree=8", "--set", "train.global_batch_size=12"]
+    faulty = ["--set", "parallelism.expert_parallel_degree=8", "--set", "train.global_batch_size=13"]
     data = ["--set", "data.path=none", "--set", f"train.run_dir={tmp_path / 'run'}"]
     code, out, err, seconds = launcher.run(4, program("athanor"), "train", ROOT / "recipes/olmoe-tiny.toml", *faulty, *data)
-    assert err.count("expert_parallel_degree (8)") == 1 and err.count("batch_size (12)") == 1, out + err
+    assert err.count("expert_parallel_degree (8)") == 1 and err.count("batch_size (13)") == 1, out + err
     assert code == 2 and not (tmp_path / "run").exists()
     assert seconds < SECONDS
 
