@@ -117,10 +117,7 @@ class CheckpointBench {
         batch_(random_batch(state.config)), save_(state, [](const SaveOutcome&) {}),
         plain_(fs::path(state.config.train.run_dir) / fmt::format("plain-{}", world_.rank())),
         checkpoints_(RunFolder{state.config.train.run_dir}.checkpoints()),
-        own_bytes_(static_cast<int64_t>(total_bytes(state_pieces(state)))) {
-    if (!state.model.device().is_cpu()) state_.before_update = [this] { save_.before_update(); };
-  }
-  ~CheckpointBench() { state_.before_update = nullptr; }
+        own_bytes_(static_cast<int64_t>(total_bytes(state_pieces(state)))) {}
   CheckpointBench(const CheckpointBench&) = delete;
   CheckpointBench& operator=(const CheckpointBench&) = delete;
 
@@ -168,7 +165,12 @@ class CheckpointBench {
  private:
   // As in a run, the ranks agree after each step: here on whether one still writes.
   bool step() {
-    train_step(state_, batch_);
+    Step step(state_, batch_);
+    if (step.second_backward()) step.learn_from_second();
+    step.compute_gradients();
+    save_.before_update();
+    step.update();
+    step.finish();
     const Tensor numbers = at::tensor({int64_t{save_.is_writing()}, int64_t{signals_.stop_signal().value_or(0)}});
     world_.all().all_reduce(numbers, comm::Reduction::kMax).wait();
     const int64_t* number = numbers.const_data_ptr<int64_t>();

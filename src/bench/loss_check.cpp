@@ -11,7 +11,7 @@ std::string verify_loss(Decoder& decoder, const ParameterStore& parameters, cons
   labels.num_targets = tokens_BT.numel();
   labels.loss_scale = 1.0 / static_cast<double>(tokens_BT.numel());
   decoder.forward(0, tokens_BT, &labels);
-  decoder.backward(0, {});
+  decoder.backward(0, {}, nullptr);
   const LossParts parts = decoder.take_parts(0);
   const double loss = parts.on_device.defined() ? ops::fetch(parts.on_device)[0].item<double>() : parts.loss_sum;
   const Tensor logits = decoder.logits(tokens_BT).to(at::kDouble);

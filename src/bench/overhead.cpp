@@ -53,7 +53,7 @@ class TinyModel {
 
   void step() {
     decoder_.forward(0, tokens_, &labels_);
-    decoder_.backward(0, {});
+    decoder_.backward(0, {}, nullptr);
     decoder_.take_parts(0);
   }
   std::string verify() { return verify_loss(decoder_, parameters_, tokens_); }

@@ -66,10 +66,10 @@ class TimedStage : public Stage {
     const Clock clock(seconds_.arithmetic);
     return stage_.forward(microbatch, std::move(x), labels);
   }
-  Tensor backward(int microbatch, Tensor dy) override {
+  Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override {
     fill(dy);
     const Clock clock(seconds_.arithmetic);
-    return stage_.backward(microbatch, std::move(dy));
+    return stage_.backward(microbatch, std::move(dy), sums);
   }
   LossParts take_parts(int microbatch) override { return stage_.take_parts(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override { return stage_.forward_only(std::move(x), labels); }

@@ -39,7 +39,7 @@ class SleepingStage : public Stage {
     sleep(forward_s_);
     return last_ ? Tensor{} : activation_;
   }
-  Tensor backward(int, Tensor dy) override {
+  Tensor backward(int, Tensor dy, GradientReducer* /*sums*/) override {
     if (!last_) require(dy, 1);
     sleep(2 * forward_s_);
     return first_ ? Tensor{} : activation_;

@@ -44,7 +44,7 @@ class Variant {
     int index = 0;
     for (const Microbatch& microbatch : microbatches_) {
       decoder_->forward(index, microbatch.tokens, &microbatch.labels);
-      decoder_->backward(index, {});
+      decoder_->backward(index, {}, nullptr);
       decoder_->take_parts(index++);
     }
   }

@@ -38,7 +38,6 @@ int64_t count_matrices(const std::vector<int64_t>& shape);
 /// What an optimizer needs from the ranks before it can update (optim/optimizer.h); each costs communication.
 struct OptimizerNeeds {
   bool tensor_norms = false;     ///< sums over whole tensors (optim/tensor_sums.h)
-  bool whole_matrices = false;   ///< matrices that no rank holds or owns whole (optim/whole_matrices.h)
   bool home_matrices = false;    ///< each whole matrix on one rank that computes it (optim/home_matrices.h)
   bool second_backward = false;  ///< a second backward, for gradients of the loss on other labels (Sophia)
 };

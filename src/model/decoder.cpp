@@ -10,6 +10,7 @@
 #include "ops/document_tables.h"
 #include "ops/embedding.h"
 #include "ops/transfer.h"
+#include "parallel/gradient_reducer.h"
 #include "parallel/vocabulary.h"
 
 namespace athanor {
@@ -117,12 +118,13 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
 // When the norm's input has its gradient, everything from here on has run backward. The gradient of the branch comes
 // first, before the backward of the ops that made the branch.
 void Decoder::enter(int64_t forward_index, const Residual& residual) const {
-  if (options_.hooks.before_forward) options_.hooks.before_forward(forward_index);
+  if (!options_.gatherer) return;
+  options_.gatherer->wait(forward_index);
   const Tensor& read = residual.branch.defined() ? residual.branch : residual.x;
-  if (forward_index == first_forward_index() || !options_.hooks.after_backward || !read.defined() ||
-      !read.requires_grad())
-    return;
-  read.register_hook([&hooks = options_.hooks, forward_index](const Tensor&) { hooks.after_backward(forward_index); });
+  if (forward_index == first_forward_index() || !read.defined() || !read.requires_grad()) return;
+  read.register_hook([this, forward_index](const Tensor&) {
+    if (sums_) sums_->ready(forward_index);
+  });
 }
 
 Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
@@ -262,12 +264,14 @@ RouterCounts Decoder::count_of_model(const std::vector<moe::Routing>& routings) 
   return counts;
 }
 
-Tensor Decoder::backward(int microbatch, Tensor dy) {
+Tensor Decoder::backward(int microbatch, Tensor dy, GradientReducer* sums) {
   Pending& pending = pending_.at(microbatch);
+  sums_ = sums;
   if (!stage_.has_head) pending.grads[0] = std::move(dy);
   torch::autograd::Engine::get_default_engine().execute(pending.roots, pending.grads, /*keep_graph=*/false,
                                                         /*create_graph=*/false, /*accumulate_grad=*/true);
-  if (options_.hooks.after_backward) options_.hooks.after_backward(first_forward_index());
+  if (sums) sums->ready(first_forward_index());
+  sums_ = nullptr;
   Tensor dx = stage_.embeds ? Tensor() : pending.input.grad();
   pending.input = Tensor();
   pending.roots.clear();

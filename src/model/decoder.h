@@ -17,6 +17,7 @@
 #include "moe/balance_loss.h"
 #include "parallel/stage.h"
 #include "parallel/tensor_parallel.h"
+#include "parallel/weight_gatherer.h"
 
 namespace athanor {
 
@@ -34,7 +35,7 @@ struct DecoderOptions {
   std::shared_ptr<moe::Dispatch> dispatch = nullptr;  ///< for experts that ranks share; null: all experts are here
   TensorRanks tensor = {};                            ///< ranks that share each matrix
   std::optional<StageLayers> stage = {};              ///< the stage's layers; none: the whole model
-  StageHooks hooks = {};
+  WeightGatherer* gatherer = nullptr;    ///< brings the weights that forward reads from other ranks; null: all are here
   const Observers* observers = nullptr;  ///< see training only; null: none. They must outlive the decoder
 };
 
@@ -46,7 +47,7 @@ class Decoder : public Stage {
 
   void expect(int64_t batch, int64_t seq_len) override;
   Tensor forward(int microbatch, Tensor x, const Labels* labels) override;
-  Tensor backward(int microbatch, Tensor dy) override;
+  Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override;
   LossParts take_parts(int microbatch) override;
   void drop(int microbatch) override { pending_.erase(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override;
@@ -121,6 +122,7 @@ class Decoder : public Stage {
   using Rotations = std::map<std::pair<int64_t, int64_t>, ops::Rotation>;
   mutable Rotations kept_rotations_, last_rotation_;
   std::map<int, Pending> pending_;
+  GradientReducer* sums_ = nullptr;  // during a backward, see there
 };
 
 }  // namespace athanor

@@ -50,7 +50,7 @@ Result run(int64_t first_sequence, int64_t sequences, int64_t scored, int rank, 
   labels.loss_scale = 1.0 / static_cast<double>(4 * (kSeqLen - 1));
   labels.aux_scale = 0.01 / 8;
   decoder.forward(0, tokens, &labels);
-  decoder.backward(0, {});
+  decoder.backward(0, {}, nullptr);
   const LossParts parts = decoder.take_parts(0);
   Result result{{}, parts.loss_sum, parts.aux_sum, {}};
   for (const BucketEntry& entry : parameters.table())

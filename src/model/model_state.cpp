@@ -86,10 +86,7 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
   options.dispatch = make_dispatch(config, mesh, device(), given.dispatch_file, dispatch_record);
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   options.observers = given.observers;
-  if (!plan.is_trivial()) {
-    options.hooks.before_forward = [this](int64_t forward_index) { gatherer.wait(forward_index); };
-    options.hooks.after_backward = given.after_backward;
-  }
+  if (!plan.is_trivial()) options.gatherer = &gatherer;
   return options;
 }
 

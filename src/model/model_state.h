@@ -24,8 +24,6 @@ struct ModelStateOptions {
   /// Wraps a pipeline stage of this rank: the pipeline calls the wrapper in its place. May return null: no wrapper. It
   /// is called once for each stage; the stage outlives the wrapper. Null: no stage is wrapped.
   std::function<std::unique_ptr<Stage>(Stage& stage, const StageLayers& layers, const Mesh& mesh)> wrap_stage = {};
-  /// StageHooks::after_backward of every stage; never called in a world of one rank. Null: nothing waits for gradients.
-  std::function<void(int64_t forward_index)> after_backward = {};
   /// A dispatch.json from which moe.dispatch = "auto" takes an earlier choice for the same shapes. It is only read.
   std::filesystem::path dispatch_file = {};
 };

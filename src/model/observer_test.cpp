@@ -65,7 +65,7 @@ struct Fixture {
   }
   double loss(int microbatch) {
     decoder->forward(microbatch, tokens, &labels);
-    decoder->backward(microbatch, {});
+    decoder->backward(microbatch, {}, nullptr);
     return decoder->take_parts(microbatch).loss_sum;
   }
   std::shared_ptr<Recorder> record() {
@@ -118,8 +118,8 @@ TEST(Observer, MicrobatchesUnderWayTogetherKeepTheirNumbers) {
   const auto seen = f.record();
   f.decoder->forward(0, f.tokens, &f.labels);
   f.decoder->forward(1, f.tokens, &f.labels);
-  f.decoder->backward(0, {});
-  f.decoder->backward(1, {});
+  f.decoder->backward(0, {}, nullptr);
+  f.decoder->backward(1, {}, nullptr);
   std::vector<std::string> expected = of_microbatch(0, "forward", kPlaces);
   append(expected, of_microbatch(1, "forward", kPlaces));
   append(expected, of_microbatch(0, "backward", kPlacesBack));
@@ -203,7 +203,7 @@ TEST(Observer, WhatThrowsInBackwardEndsTheStepWithItsMessage) {
     if (o.phase == Observation::Phase::kBackward) throw std::runtime_error("not finite at " + std::string(o.place));
   }));
   f.decoder->forward(0, f.tokens, &f.labels);
-  EXPECT_THROW(f.decoder->backward(0, {}), std::runtime_error);
+  EXPECT_THROW(f.decoder->backward(0, {}, nullptr), std::runtime_error);
 }
 
 }  // namespace

@@ -59,7 +59,7 @@ Result run(const ModelConfig& model, at::ScalarType dtype, const DecoderOptions&
   Result result;
   for (int microbatch = 0; microbatch < microbatches; ++microbatch) {
     decoder.forward(microbatch, tokens, &labels);
-    decoder.backward(microbatch, {});
+    decoder.backward(microbatch, {}, nullptr);
     result.parts += decoder.take_parts(microbatch);
   }
   result.gradient = parameters.grad().clone();

@@ -28,7 +28,7 @@ class NoiseProbe {
 
   /// True if the parts are the data ranks, false if the first microbatch stands for them.
   bool over_data_ranks() const { return plan_.mesh().layout().data() > 1; }
-  /// Adds this rank's gradients of a bucket, which are complete and not summed: GradientReducer::before_sums.
+  /// Adds this rank's gradients of a bucket, which are complete and not summed: see BucketObserver.
   void add(const Bucket& bucket);
   /// Adds all gradients of this rank, which are those of its first microbatch.
   void add_first_microbatch();

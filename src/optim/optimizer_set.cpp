@@ -17,11 +17,12 @@ OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
   const auto make = [config](const OptimizerDeclaration& declared, OptimizedParameters parameters,
                              const OptimizerServices& services) -> std::unique_ptr<Optimizer> {
     const std::string& name = declared.name;
+    if (name == "adamw") return std::make_unique<AdamW>(config, std::move(parameters));
     if (name == "sgd") return std::make_unique<Sgd>(config, std::move(parameters));
     if (name == "lamb") return std::make_unique<Lamb>(config, std::move(parameters), *services.sums, *services.plan);
     if (name == "sophiag") return std::make_unique<SophiaG>(config, std::move(parameters), *services.plan);
     if (name == "muon") return std::make_unique<Muon>(config, std::move(parameters), *services.homes);
-    return std::make_unique<AdamW>(config, std::move(parameters));
+    fail<Error>("bug: optimizer {} is declared (layout/optimizer_state.cpp) and not made here", name);
   };
   return {plan_optimizers(config), make, config.qk_clip};
 }
@@ -43,7 +44,6 @@ OptimizerSet::OptimizerSet(OptimizerSetup setup, const ModelConfig& model, Param
                 count(&OptimizerNeeds::second_backward));
   services_.plan = &shards;
   if (count(&OptimizerNeeds::tensor_norms) > 0) services_.sums = std::make_unique<TensorSums>(model, store, shards);
-  if (count(&OptimizerNeeds::whole_matrices) > 0) services_.matrices = std::make_unique<WholeMatrices>(store, shards);
   if (count(&OptimizerNeeds::home_matrices) > 0) services_.homes = std::make_unique<HomeMatrices>(store, shards);
   for (const OptimizerDeclaration& each : plan_.optimizers)
     optimizers_.push_back(setup.make(each, OptimizedParameters(store, plan_, each.name), services_));

@@ -9,7 +9,6 @@
 #include "optim/optimizer.h"
 #include "optim/qk_clip.h"
 #include "optim/tensor_sums.h"
-#include "optim/whole_matrices.h"
 
 namespace athanor {
 
@@ -17,7 +16,6 @@ namespace athanor {
 struct OptimizerServices {
   const ShardPlan* plan = nullptr;  ///< never null for an optimizer
   std::unique_ptr<TensorSums> sums;
-  std::unique_ptr<WholeMatrices> matrices;
   std::unique_ptr<HomeMatrices> homes;
 };
 

@@ -40,7 +40,7 @@ void GradientReducer::ready(int64_t forward_index) {
 }
 
 void GradientReducer::start(const Bucket& bucket) {
-  if (before_sum_) before_sum_(bucket);
+  if (bucket_observer_) bucket_observer_->before_sum(bucket);
   const GroupPlan& plan = plan_.of(bucket);
   const Tensor gradient = slice(parameters_.grad(), bucket.range);
   const bool travels = plan.sum->size() > 1 || plan.replicas;

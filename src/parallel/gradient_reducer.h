@@ -1,7 +1,6 @@
 #pragma once
 // Sums gradients over ranks, bucket by bucket, while backward continues.
 
-#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -16,6 +15,15 @@ namespace athanor {
 /// Returns the name of one of the store's buckets for observers, from its index in buckets() and its replication kind:
 /// "buckets.7.dense".
 std::string bucket_place(const ParameterStore& parameters, const Bucket& bucket);
+
+/// Looks at gradients before they are summed over ranks.
+class BucketObserver {
+ public:
+  virtual ~BucketObserver() = default;
+  /// Called before the sum of a bucket begins, when this rank's own gradients of it, in ParameterStore::grad, are
+  /// final. It must not change them.
+  virtual void before_sum(const Bucket& bucket) = 0;
+};
 
 /// Reduces the gradients of ParameterStore::grad in place: a step calls ready() several times, then finish().
 class GradientReducer {
@@ -37,9 +45,8 @@ class GradientReducer {
   /// summed, and sets the others to zero. Collective. @throws CommError.
   void finish();
 
-  /// Sets a function that is called with each bucket before its sum begins, when this rank's own gradients of it, in
-  /// ParameterStore::grad, are final; null: none. It must not change them. To be called between steps.
-  void before_sums(std::function<void(const Bucket& bucket)> look) { before_sum_ = std::move(look); }
+  /// Shows each bucket to `observer` from now on; null: to none. To be called between steps.
+  void show_buckets_to(BucketObserver* observer) { bucket_observer_ = observer; }
 
   /// Returns the trace of the last step. On a device: to be called when the host has waited for the step.
   ReductionTrace trace() const { return clock_.trace(); }
@@ -62,7 +69,7 @@ class GradientReducer {
   const ShardPlan& plan_;
   at::ScalarType type_;
   const Observers* observers_;
-  std::function<void(const Bucket&)> before_sum_;
+  BucketObserver* bucket_observer_ = nullptr;
   size_t left_;  // buckets [0, left_) are not started
   std::vector<InFlight> in_flight_;
   ReductionClock clock_;

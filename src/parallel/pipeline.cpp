@@ -24,12 +24,12 @@ Schedule forwards_alone(int ranks, int chunks, int microbatches) {
 
 }  // namespace
 
-/// One pass through the microbatches.
-class Pipeline::Pass {
+/// What is received and sent in one pass through the microbatches.
+class Pipeline::Messages {
  public:
   /// @param observers  null if there are none, as in evaluation.
-  Pass(Pipeline& pipeline, const Schedule& schedule, std::span<const Microbatch> microbatches,
-       const Observers* observers)
+  Messages(Pipeline& pipeline, const Schedule& schedule, std::span<const Microbatch> microbatches,
+           const Observers* observers)
       : schedule_(schedule), microbatches_(microbatches), pipeline_(pipeline), observers_(observers),
         rank_(pipeline.ranks_.rank()),
         mail_(schedule, pipeline.ranks_, [this](const Message& message) { return room_for(message); }) {}
@@ -108,38 +108,10 @@ void Pipeline::set_schedule(Schedule schedule) {
   schedule_ = std::move(schedule);
 }
 
-LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, const PipelineHooks& hooks) {
-  ATHANOR_ASSERT(!schedule_.actions.empty() && static_cast<int>(microbatches.size()) == schedule_.microbatches);
-  timeline_.clear();
-  std::vector<LossParts> parts(microbatches.size() * chunks_.size());
-  began_ = Clock::now();
-  const auto now = [&] { return std::chrono::duration<double>(Clock::now() - began_).count(); };
-  Pass pass(*this, schedule_, microbatches, observers_ && !observers_->empty() ? observers_ : nullptr);
-  for (const Action& a : pass.actions()) {
-    if (hooks.before) hooks.before(a);
-    const double asked_s = now();
-    Tensor input = pass.input(a);
-    const double begin_s = now();
-    if (hooks.begins) hooks.begins(a);
-    Stage& stage = pass.stage(a);
-    Tensor output;
-    if (a.work == Work::kForward) {
-      output = stage.forward(a.microbatch, std::move(input), &pass.microbatch(a).labels);
-    } else {
-      if (a.microbatch + 1 == schedule_.microbatches && hooks.before_last_backward) hooks.before_last_backward(a.chunk);
-      output = stage.backward(a.microbatch, std::move(input));
-      parts[static_cast<size_t>(a.microbatch) * chunks_.size() + static_cast<size_t>(a.chunk)] =
-          stage.take_parts(a.microbatch);
-    }
-    if (hooks.ends) hooks.ends(a);
-    timeline_.push_back({a, begin_s, now(), begin_s - asked_s});
-    pass.output(a, std::move(output));
-    if (hooks.after) hooks.after(a);
-  }
-  pass.finish();
-  LossParts sum;  // in the order of microbatches, and of stages within each
-  for (const LossParts& part : parts) sum += part;
-  return sum;
+LossParts Pipeline::forward_backward(std::span<const Microbatch> microbatches, GradientReducer* sums) {
+  PipelinePass pass(*this, microbatches);
+  for (const Action& action : pass.actions()) pass.send(action, pass.compute(action, pass.receive(action), sums));
+  return pass.finish();
 }
 
 std::vector<TokenScores> Pipeline::score(std::span<const Microbatch> microbatches) {
@@ -147,18 +119,69 @@ std::vector<TokenScores> Pipeline::score(std::span<const Microbatch> microbatche
   if (ranks_.rank() == ranks_.size() - 1) scores.resize(microbatches.size());
   const Schedule schedule =
       forwards_alone(ranks_.size(), static_cast<int>(chunks_.size()), static_cast<int>(microbatches.size()));
-  Pass pass(*this, schedule, microbatches, nullptr);
-  for (const Action& a : pass.actions()) {
-    Tensor input = pass.input(a);
-    const Labels* labels = &pass.microbatch(a).labels;
-    if (pass.is_last(a)) {
-      scores[static_cast<size_t>(a.microbatch)] = pass.stage(a).score(std::move(input), labels);
+  Messages messages(*this, schedule, microbatches, nullptr);
+  for (const Action& a : messages.actions()) {
+    Tensor input = messages.input(a);
+    const Labels* labels = &messages.microbatch(a).labels;
+    if (messages.is_last(a)) {
+      scores[static_cast<size_t>(a.microbatch)] = messages.stage(a).score(std::move(input), labels);
     } else {
-      pass.output(a, pass.stage(a).forward_only(std::move(input), labels));
+      messages.output(a, messages.stage(a).forward_only(std::move(input), labels));
     }
   }
-  pass.finish();
+  messages.finish();
   return scores;
+}
+
+PipelinePass::PipelinePass(Pipeline& pipeline, std::span<const Microbatch> microbatches)
+    : pipeline_(pipeline), parts_(microbatches.size() * pipeline.chunks_.size()) {
+  const Schedule& schedule = pipeline.schedule_;
+  ATHANOR_ASSERT(!schedule.actions.empty() && static_cast<int>(microbatches.size()) == schedule.microbatches);
+  pipeline.timeline_.clear();
+  pipeline.began_ = Clock::now();
+  const Observers* observers = pipeline.observers_;
+  messages_ = std::make_unique<Pipeline::Messages>(pipeline, schedule, microbatches,
+                                                   observers && !observers->empty() ? observers : nullptr);
+}
+
+PipelinePass::~PipelinePass() = default;
+
+const std::vector<Action>& PipelinePass::actions() const { return messages_->actions(); }
+
+double PipelinePass::now_s() const { return std::chrono::duration<double>(Clock::now() - pipeline_.began_).count(); }
+
+Tensor PipelinePass::receive(const Action& action) {
+  asked_s_ = now_s();
+  Tensor input = messages_->input(action);
+  begin_s_ = now_s();
+  return input;
+}
+
+Tensor PipelinePass::compute(const Action& action, Tensor input, GradientReducer* sums) {
+  Stage& stage = messages_->stage(action);
+  Tensor output;
+  if (action.work == Work::kForward) {
+    output = stage.forward(action.microbatch, std::move(input), &messages_->microbatch(action).labels);
+  } else {
+    const bool is_last = action.microbatch + 1 == pipeline_.schedule_.microbatches;
+    output = stage.backward(action.microbatch, std::move(input), is_last ? sums : nullptr);
+    const size_t place =
+        static_cast<size_t>(action.microbatch) * pipeline_.chunks_.size() + static_cast<size_t>(action.chunk);
+    parts_[place] = stage.take_parts(action.microbatch);
+  }
+  return output;
+}
+
+void PipelinePass::send(const Action& action, Tensor output) {
+  pipeline_.timeline_.push_back({action, begin_s_, now_s(), begin_s_ - asked_s_});
+  messages_->output(action, std::move(output));
+}
+
+LossParts PipelinePass::finish() {
+  messages_->finish();
+  LossParts sum;  // in the order of microbatches, and of stages within each
+  for (const LossParts& part : parts_) sum += part;
+  return sum;
 }
 
 }  // namespace athanor

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <chrono>
-#include <functional>
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -14,18 +14,6 @@
 
 namespace athanor {
 
-struct PipelineHooks {
-  /// Called before each action, and before the wait for its input.
-  std::function<void(const Action&)> before;
-  /// Called at the begin and at the end of what an action computes, within its times in timeline().
-  std::function<void(const Action&)> begins, ends;
-  /// Called before the last backward of a chunk in this step, during which its gradients become final.
-  std::function<void(int chunk)> before_last_backward;
-  /// Called after each action. The time since the previous call (or since forward_backward began) was spent on the
-  /// action and on the wait for its input.
-  std::function<void(const Action&)> after;
-};
-
 class Pipeline {
  public:
   /// All arguments must outlive this.
@@ -34,28 +22,26 @@ class Pipeline {
   /// @param observers  see the tensors sent in training; null: none.
   Pipeline(std::vector<Stage*> chunks, comm::Communicator& ranks, const Observers* observers = nullptr);
 
-  /// Sets the schedule of the following calls of forward_backward, which need one. It must be for this number of ranks
+  /// Sets the schedule of the following steps, which need one. It must be for this number of ranks
   /// and chunks. @throws Error as check_schedule (layout/schedule.h).
   void set_schedule(Schedule schedule);
 
-  /// Runs forward and backward of schedule().microbatches microbatches; gradients are added into the buckets. Sends and
-  /// receives continue while other microbatches are computed. Collective over the pipeline, whose ranks pass the same
-  /// microbatches. @throws CommError.
-  /// @return the parts of this rank's stages, summed over stages and microbatches.
-  LossParts forward_backward(std::span<const Microbatch> microbatches, const PipelineHooks& hooks = {});
+  /// Takes a PipelinePass from its begin to its end. Collective, and with errors, as that.
+  LossParts forward_backward(std::span<const Microbatch> microbatches, GradientReducer* sums = nullptr);
 
   /// Evaluates any number of microbatches, without gradients and without the schedule. They may differ in size: a stage
   /// is told of each change (Stage::expect). Collective over the pipeline, whose ranks pass the same microbatches.
   /// @return on the rank of the last stage the scores of each microbatch; empty elsewhere.
   std::vector<TokenScores> score(std::span<const Microbatch> microbatches);
 
-  /// This rank's actions in the last forward_backward; times in seconds since it began, which was at began().
+  /// This rank's actions in the last PipelinePass; times in seconds since it began, which was at began().
   const std::vector<TimedAction>& timeline() const { return timeline_; }
   std::chrono::steady_clock::time_point began() const { return began_; }
   const Schedule& schedule() const { return schedule_; }
 
  private:
-  class Pass;
+  friend class PipelinePass;
+  class Messages;
 
   std::vector<Stage*> chunks_;
   comm::Communicator& ranks_;
@@ -64,6 +50,37 @@ class Pipeline {
   std::vector<std::array<int64_t, 2>> expected_;  ///< sequences and tokens in each chunk's last call of expect
   std::vector<TimedAction> timeline_;
   std::chrono::steady_clock::time_point began_;
+};
+
+/// Forward and backward of the microbatches of a step. For each of actions(), in order: receive(), compute(), send();
+/// then finish(). Sends and receives continue while other microbatches are computed. Collective over the pipeline,
+/// whose ranks pass the same microbatches. All functions @throw CommError.
+class PipelinePass {
+ public:
+  /// @param microbatches  Schedule::microbatches of them.
+  PipelinePass(Pipeline& pipeline, std::span<const Microbatch> microbatches);
+  ~PipelinePass();
+
+  const std::vector<Action>& actions() const;
+  /// Waits for the input of an action: for a forward on the first stage, tokens; for a backward on the last stage,
+  /// undefined.
+  Tensor receive(const Action& action);
+  /// Computes what the action gives. Gradients are added into the buckets.
+  /// @param sums  starts to sum gradients as soon as they are final, which is in the backward of the last microbatch
+  ///              (Stage::backward); null: the caller begins when all are.
+  Tensor compute(const Action& action, Tensor input, GradientReducer* sums);
+  /// Sends it to the stage that waits for it.
+  void send(const Action& action, Tensor output);
+  /// Waits until all has been sent. @return the parts of this rank's stages, summed over stages and microbatches.
+  LossParts finish();
+
+ private:
+  double now_s() const;
+
+  Pipeline& pipeline_;
+  std::unique_ptr<Pipeline::Messages> messages_;
+  std::vector<LossParts> parts_;  // for each microbatch and chunk
+  double asked_s_ = 0, begin_s_ = 0;
 };
 
 }  // namespace athanor

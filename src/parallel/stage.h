@@ -1,7 +1,6 @@
 #pragma once
 // The interface of a pipeline stage, which a schedule drives. A whole model is one stage; a pipeline has several.
 
-#include <functional>
 #include <memory>
 #include <vector>
 
@@ -82,14 +81,7 @@ struct TokenScores {
   Tensor is_greedy;        ///< bool: greedy decoding chooses the target; false without a target
 };
 
-/// Functions that a stage calls on its way through the parameters, with the forward index of the bucket table
-/// (BucketEntry::forward_index).
-struct StageHooks {
-  std::function<void(int64_t forward_index)> before_forward;  ///< called before the weights of this index are read
-  /// Called in the backward of each microbatch when its gradients of this index, and of the stage's larger ones, have
-  /// been added into their buckets. The indices descend.
-  std::function<void(int64_t forward_index)> after_backward;
-};
+class GradientReducer;
 
 struct Stage {
   /// The tensors that forward receives and sends, [B, T, D], or a tensor rank's tokens under sequence parallelism
@@ -109,7 +101,10 @@ struct Stage {
   virtual Tensor forward(int microbatch, Tensor x, const Labels* labels) = 0;
   /// Runs the microbatch backward: adds weight gradients into the buckets and returns dx (undefined from the first
   /// stage). The last stage ignores dy.
-  virtual Tensor backward(int microbatch, Tensor dy) = 0;
+  /// @param sums  null unless this is the last backward of the step, after which the stage's gradients are final: gets
+  ///              GradientReducer::ready when those of a forward index (BucketEntry::forward_index), and of the stage's
+  ///              larger ones, are in their buckets. The indices descend.
+  virtual Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) = 0;
   /// Returns the microbatch's parts; to be called once, after its backward.
   virtual LossParts take_parts(int microbatch) = 0;
   /// Drops what is kept of a microbatch whose forward or backward has thrown; nothing if there is none.

@@ -22,6 +22,8 @@ class WeightGatherer {
   void wait(int64_t forward_index);
   /// Waits for everything that was started.
   void wait_all();
+  /// Returns the number of buckets that were started and not waited for.
+  int64_t num_on_the_way() const { return std::ssize(in_flight_); }
 
  private:
   struct InFlight {

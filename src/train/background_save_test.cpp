@@ -13,6 +13,7 @@
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
 #include "train/testing/ranks.h"
+#include "train/testing/steps.h"
 
 namespace athanor::background_save_test {
 namespace {
@@ -203,11 +204,9 @@ TEST_F(OnDevicesBackgroundSaves, HaveTheNumbersOfTheirStepInEachOrder) {
       fs::remove_all(checkpoint_of(run, 1));
       on_devices(run, order, [&](TrainState& state) {
         BackgroundSave saves(state, [](const SaveOutcome&) {});
-        state.before_update = [&] { saves.before_update(); };
         saves.start(state);
-        train(state, 1);
+        step_with(state, batch(0), [&] { saves.before_update(); });
         EXPECT_FALSE(saves.take().failure);
-        state.before_update = nullptr;
       });
       const auto found = tensors_of(checkpoint_of(run, 1));
       if (expected) expect_equal(found, *expected, "order");
@@ -220,13 +219,13 @@ TEST_F(OnDevicesBackgroundSaves, HaveTheNumbersOfTheirStepInEachOrder) {
 std::pair<std::vector<float>, int64_t> copied(TrainState& state, bool update_waits) {
   const auto pieces = state_pieces(state);
   StagingPool pool(pieces, {}, state.model.device());
-  if (update_waits) state.before_update = [&] { pool.follow(); };
   const int64_t before = ops::transfer_counts().waits;
   const auto copy = pool.copy(pieces, {});
   const int64_t waits = ops::transfer_counts().waits - before;
-  train_step(state, fixed_batch(state.config));
+  step_with(state, fixed_batch(state.config), [&] {
+    if (update_waits) pool.follow();
+  });
   guarded::queues().synchronize_all();
-  state.before_update = nullptr;
   std::vector<float> values;
   for (const PieceView& piece : copy.pieces)
     values.insert(values.end(), piece.data, piece.data + piece.slice.num_elements());

@@ -66,7 +66,7 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
   try {
     captured.graph.emplace(device_, [&] {
       stage_.forward(kRecorded, x, &fixed);
-      stage_.backward(kRecorded, {});
+      stage_.backward(kRecorded, {}, nullptr);  // one rank: no sums
       captured.parts = stage_.take_parts(kRecorded);
       captured.numbers = pack_numbers(tensors_of(captured.parts));
     });
@@ -109,8 +109,8 @@ Tensor CapturedStage::forward(int microbatch, Tensor x, const Labels* labels) {
   return {};
 }
 
-Tensor CapturedStage::backward(int microbatch, Tensor dy) {
-  return launched_.contains(microbatch) ? Tensor() : stage_.backward(microbatch, std::move(dy));
+Tensor CapturedStage::backward(int microbatch, Tensor dy, GradientReducer* sums) {
+  return launched_.contains(microbatch) ? Tensor() : stage_.backward(microbatch, std::move(dy), sums);
 }
 
 LossParts CapturedStage::take_parts(int microbatch) {

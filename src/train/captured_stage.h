@@ -23,7 +23,7 @@ class CapturedStage : public Stage {
 
   void expect(int64_t batch, int64_t seq_len) override;
   Tensor forward(int microbatch, Tensor x, const Labels* labels) override;
-  Tensor backward(int microbatch, Tensor dy) override;
+  Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override;
   LossParts take_parts(int microbatch) override;
   void drop(int microbatch) override { stage_.drop(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override { return stage_.forward_only(std::move(x), labels); }

@@ -140,7 +140,7 @@ TEST(CapturedStage, AStageThatCannotBeRecordedRunsAsItIs) {
       ops::fetch(x);
       return stage.forward(m, std::move(x), labels);
     }
-    Tensor backward(int m, Tensor dy) override { return stage.backward(m, std::move(dy)); }
+    Tensor backward(int m, Tensor dy, GradientReducer* sums) override { return stage.backward(m, std::move(dy), sums); }
     LossParts take_parts(int m) override { return stage.take_parts(m); }
     Tensor forward_only(Tensor x, const Labels* labels) override { return stage.forward_only(std::move(x), labels); }
     TokenScores score(Tensor x, const Labels* labels) override { return stage.score(std::move(x), labels); }
@@ -189,7 +189,7 @@ struct CountingStage : Stage {
     parts.on_device = at::zeros({3}, x.options().dtype(at::kDouble));
     return {};
   }
-  Tensor backward(int, Tensor) override { return {}; }
+  Tensor backward(int, Tensor, GradientReducer*) override { return {}; }
   LossParts take_parts(int) override { return parts; }
   Tensor forward_only(Tensor, const Labels*) override { return {}; }
   TokenScores score(Tensor, const Labels*) override { return {}; }
@@ -204,7 +204,7 @@ void run_microbatch(Stage& stage, int64_t num_tokens) {
   one[0].labels.targets = at::zeros({1, num_tokens}, at::kLong);
   send_to(guarded::device_of_tests(), one);
   stage.forward(0, one[0].tokens, &one[0].labels);
-  stage.backward(0, {});
+  stage.backward(0, {}, nullptr);
   stage.take_parts(0);
 }
 

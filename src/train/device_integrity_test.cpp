@@ -13,6 +13,7 @@
 #include "train/rehearsals.h"
 #include "train/testing/device_case.h"
 #include "train/testing/planned_numbers.h"
+#include "train/testing/steps.h"
 
 namespace athanor::device_integrity_test {
 namespace {
@@ -64,7 +65,6 @@ class OnDevicesIntegrity : public FolderTest {
       const auto rehearsals = std::make_shared<Rehearsals>(config.faults, state, at);
       if (job.fault) state.observers.add(rehearsals);
       Integrity integrity(state, job.interval);
-      state.gradients_are_ready = [&] { integrity.before_update(); };
       const Batch batch = fixed_batch(config);
       const auto rank = static_cast<size_t>(world.rank());
       try {
@@ -76,7 +76,7 @@ class OnDevicesIntegrity : public FolderTest {
           const guarded::CopyCounts copies = guarded::copy_counts();
           world.all().barrier();
           integrity.begin_step(step);
-          train_step(state, batch);
+          step_with(state, batch, [&] { integrity.before_update(); });
           world.all().barrier();
           if (world.rank() == 0 && step == 2) {
             told.transfers = ops::transfer_counts() - before;

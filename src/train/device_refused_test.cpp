@@ -8,6 +8,7 @@
 #include "train/refused_steps.h"
 #include "train/testing/device_case.h"
 #include "train/testing/planned_numbers.h"
+#include "train/testing/steps.h"
 
 namespace athanor::device_refused_test {
 namespace {
@@ -84,23 +85,19 @@ class OnDevicesRefused : public FolderTest {
         const Batch batch =
             held_by(batch_of(config, number), mesh.layout(), mesh.data_rank(), config.train.micro_batch_size);
         const auto before = number == bad ? bits_of(state) : std::vector<Tensor>();
-        refused.begin_step();
         const StepReport report = train_step(state, batch);
         EXPECT_EQ(report.verdict, number == bad ? Verdict::kRefuse : Verdict::kApply);
         if (number != bad) {
-          EXPECT_TRUE(refused.applied(report, batch, 0));
+          EXPECT_TRUE(refused.fate_of(report, batch, 0).is_applied);
           continue;
         }
         EXPECT_TRUE(same(before, bits_of(state))) << "the step changed something";
         if (config.train.on_non_finite == "roll_back") {
-          try {
-            refused.applied(report, batch, /*saved_step=*/1);
-            ADD_FAILURE() << "it does not roll back";
-          } catch (const RollBack& back) {
-            EXPECT_EQ(back.ledger.sources.at("data").drawn, batch.next.sources.at("data").drawn);
-          }
+          const StepFate fate = refused.fate_of(report, batch, /*saved_step=*/1);
+          ASSERT_TRUE(fate.roll_back);
+          EXPECT_EQ(fate.roll_back->ledger.sources.at("data").drawn, batch.next.sources.at("data").drawn);
         } else {
-          EXPECT_FALSE(refused.applied(report, batch, 0));
+          EXPECT_FALSE(refused.fate_of(report, batch, 0).is_applied);
           EXPECT_EQ(state.position.ledger.sources.at("data").drawn, batch.next.sources.at("data").drawn);
         }
         EXPECT_EQ(state.position.step, number - 1);
@@ -152,7 +149,7 @@ TEST_F(OnDevicesRefused, WithCudaGraphsSetForSeveralRanksTheNodeIsNamedAsWithout
     const Batch batch = fixed_batch(config);
     const StepReport report = train_step(state, batch);
     try {
-      refused.applied(report, batch, 0);
+      refused.fate_of(report, batch, 0);
       ADD_FAILURE() << "nothing was thrown";
     } catch (const NumbersError& error) {
       EXPECT_EQ(error.exit_code(), exit_code::kNumbersOfANode);
@@ -194,11 +191,11 @@ TEST_F(CapturedRefused, AValueOfTheModelIsFoundWhenTheStepIsComputedAgainAndItsP
   RunContext at;
   RefusedSteps refused(state, at);
   const Batch batch = fixed_batch(c);
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(refused.applied(train_step(state, batch), batch, 0));
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(refused.fate_of(train_step(state, batch), batch, 0).is_applied);
   weight(state).fill_(NAN);
   const StepReport report = train_step(state, batch);
   try {
-    refused.applied(report, batch, 0);
+    refused.fate_of(report, batch, 0);
     ADD_FAILURE() << "nothing was thrown";
   } catch (const NumbersError& error) {
     EXPECT_EQ(error.exit_code(), exit_code::kNumbersEverywhere);
@@ -219,22 +216,21 @@ TEST_F(CapturedRefused, AValueThatCameUpOnceIsToldAsSuchAndTheRunContinuesWithGr
   StepReport report;
   const auto one_step = [&] { report = train_step(state, batch); };
   const int64_t plain = launches_of(one_step);
-  EXPECT_TRUE(refused.applied(report, batch, 0));
+  EXPECT_TRUE(refused.fate_of(report, batch, 0).is_applied);
   const int64_t as_graph = launches_of(one_step);
-  EXPECT_TRUE(refused.applied(report, batch, 0));
+  EXPECT_TRUE(refused.fate_of(report, batch, 0).is_applied);
   EXPECT_LT(as_graph, plain);
   const Tensor kept = weight(state).clone();
   weight(state).fill_(NAN);
-  state.gradients_are_ready = [&] { weight(state).copy_(kept); };
-  EXPECT_EQ(launches_of(one_step), as_graph + 1) << "the faulty step is a graph, too, and a copy";
-  state.gradients_are_ready = nullptr;
+  const auto faulty_step = [&] { report = step_with(state, batch, [&] { weight(state).copy_(kept); }); };
+  EXPECT_EQ(launches_of(faulty_step), as_graph + 1) << "the faulty step is a graph, too, and a copy";
   EXPECT_EQ(report.verdict, Verdict::kRefuse);
-  EXPECT_FALSE(refused.applied(report, batch, 0));
+  EXPECT_FALSE(refused.fate_of(report, batch, 0).is_applied);
   const std::string events = read_file(folder_ / "events.jsonl");
   EXPECT_SAYS(events, "all is finite when the step is computed again on the same device: it came up once");
   EXPECT_SAYS(events, "the first gradient that is not finite is that of");
   EXPECT_EQ(launches_of(one_step), as_graph);
-  EXPECT_TRUE(refused.applied(report, batch, 0));
+  EXPECT_TRUE(refused.fate_of(report, batch, 0).is_applied);
 }
 
 }  // namespace

@@ -181,14 +181,20 @@ TEST(OnDeviceStep, ABatchThatWasSentAheadGivesTheSameBitsAndAnotherOneIsNotUsed)
   for (Batch& each : batches) {
     each = fixed_batch(config);
     for (int32_t& token : each.tokens) token = (token * 5 + static_cast<int32_t>(&each - batches)) % 64;
+    each.next.sources["data"].drawn = 4 * (&each - batches + 1);  // which batch it is
   }
   const auto losses = [&](const std::function<const Batch*(size_t)>& ahead) {
     TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 7, state.model.parameters);
     std::vector<double> found;
     for (size_t step = 0; step < std::size(batches); ++step) {
-      if (ahead) state.next_batch = [&ahead, step] { return ahead(step + 1); };
-      found.push_back(train_step(state, batches[step]).parts.loss_sum);
+      Step now(state, batches[step]);
+      now.compute_gradients();
+      now.update();
+      const Batch* next = ahead ? ahead(step + 1) : nullptr;
+      EXPECT_TRUE(now.may_send_ahead());
+      if (next) now.send_ahead(*next);
+      found.push_back(now.finish().parts.loss_sum);
       EXPECT_EQ(state.ahead.has_value(), ahead && ahead(step + 1));
     }
     return found;
@@ -333,14 +339,12 @@ TEST(OnDeviceStep, AStepBeyondTheLimitsChangesNothing) {
   initialize_parameters(config.model, 7, state.model.parameters);
   const Tensor before = ops::fetch(state.model.parameters.compute()).clone();
   for (const StepLimits limits : {StepLimits{.loss = 1}, StepLimits{.grad_norm = 1e-4}}) {
-    state.limits = limits;
-    EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kSpike);
+    EXPECT_EQ(train_step(state, fixed_batch(config), limits).verdict, Verdict::kSpike);
     EXPECT_TRUE(at::equal(before, ops::fetch(state.model.parameters.compute()).clone()));
     EXPECT_EQ(state.position.step, 0);
     state.model.parameters.grad().zero_();
   }
-  state.limits = {.loss = 100, .grad_norm = 1e4};
-  EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kApply);
+  EXPECT_EQ(train_step(state, fixed_batch(config), {.loss = 100, .grad_norm = 1e4}).verdict, Verdict::kApply);
 }
 
 TEST(OnDeviceStep, RoutersOfEachKindCountWhatTheyCountOnTheCpu) {

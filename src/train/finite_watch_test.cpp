@@ -18,6 +18,7 @@
 #include "model/initialize.h"
 #include "train/testing/fixed_batch.h"
 #include "train/testing/layout_cases.h"
+#include "train/testing/steps.h"
 #include "train/train_step.h"
 
 namespace athanor::finite_watch_test {

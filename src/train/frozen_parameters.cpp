@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/text.h"
+#include "config/due.h"
 #include "ops/transfer.h"
 #include "parallel/share.h"
 #include "train/block_hashes.h"
@@ -66,7 +67,7 @@ void FrozenParameters::reduce(Tensor moved, GroupKind kind, bool experts) const 
 
 std::vector<std::string> FrozenParameters::after_update(int64_t step, double lr) {
   largest_lr_ = std::max(largest_lr_, lr);
-  if (interval_ == 0 || step % interval_ != 0) return {};
+  if (!is_due(step, interval_)) return {};
   const std::vector<int64_t> before = std::exchange(before_, fingerprints());
   const bool could_move = std::exchange(largest_lr_, 0) > 0;
   if (before.empty() || !could_move) return {};

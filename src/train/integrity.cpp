@@ -8,6 +8,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/due.h"
 #include "parallel/share.h"
 #include "train/seconds_into.h"
 
@@ -75,7 +76,7 @@ void Integrity::hash_state() {
 
 void Integrity::begin_step(int64_t step) {
   step_ = step;
-  if (!is_due(step)) return;
+  if (!is_due(step, interval_)) return;
   const at::NoGradGuard no_grad;
   state_.model.gatherer.wait_all();
   if (optimizer_state_.empty()) hash_state();  // the first step of an attempt
@@ -85,7 +86,7 @@ void Integrity::begin_step(int64_t step) {
 }
 
 void Integrity::before_update() {
-  if (!is_due(step_)) return;
+  if (!is_due(step_, interval_)) return;
   const at::NoGradGuard no_grad;
   const auto found = find_change();
   weights_.clear();
@@ -94,7 +95,7 @@ void Integrity::before_update() {
 }
 
 void Integrity::after_update(int64_t step) {
-  if (is_due(step + 1)) hash_state();
+  if (is_due(step + 1, interval_)) hash_state();
 }
 
 std::optional<Integrity::Finding> Integrity::find_change() {

@@ -56,7 +56,6 @@ class Integrity {
     bool is_own = true;  // false: it is not known which of several ranks is wrong
   };
 
-  bool is_due(int64_t step) const { return interval_ > 0 && step % interval_ == 0; }
   void watch(std::vector<Watched>& list, const std::string& what, const Tensor& values, FlatRange flat = {},
              const Bucket* bucket = nullptr) const;
   void watch_owned(const std::string& what, const Tensor& values, const std::vector<OwnedRange>& owned);

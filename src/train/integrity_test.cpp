@@ -10,6 +10,7 @@
 #include "model/initialize.h"
 #include "train/testing/fixed_batch.h"
 #include "train/testing/layout_cases.h"
+#include "train/testing/steps.h"
 #include "train/train_step.h"
 
 namespace athanor::integrity_test {
@@ -67,7 +68,7 @@ std::vector<std::string> run(const LayoutCase& layout, const Flip& planned, int6
     const auto flip_if = [&](When when, int64_t step) {
       if (planned.when == when && planned.rank == world.rank() && step == 2) flip(memory_of(state, planned.what), 3, 5);
     };
-    state.gradients_are_ready = [&] {
+    const auto before_update = [&] {
       flip_if(When::kInTheStep, state.position.step + 1);
       integrity.before_update();
     };
@@ -76,7 +77,7 @@ std::vector<std::string> run(const LayoutCase& layout, const Flip& planned, int6
       for (int64_t step = 1; step <= 3; ++step) {
         flip_if(When::kBeforeTheStep, step);
         integrity.begin_step(step);
-        train_step(state, batch);
+        step_with(state, batch, before_update);
         flip_if(When::kAfterTheUpdate, step);
         integrity.after_update(step);
       }
@@ -181,13 +182,13 @@ TEST(OnDeviceIntegrity, AMomentThatChangesInAStepEndsIt) {
   initialize_parameters(config.model, 1, state.model.parameters);
   Integrity integrity(state, 1);
   bool flips = false;
-  state.gradients_are_ready = [&] {
+  const auto before_update = [&] {
     if (flips) memory_of(state, "exp_avg").view(at::kInt).select(0, 3).bitwise_xor_(32);
     integrity.before_update();
   };
   const auto step = [&](int64_t number) {
     integrity.begin_step(number);
-    train_step(state, fixed_batch(config));
+    step_with(state, fixed_batch(config), before_update);
     integrity.after_update(number);
   };
   step(1);

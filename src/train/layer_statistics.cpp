@@ -267,15 +267,4 @@ LayerMetrics LayerStatistics::take(int64_t tokens) {
   return metrics;
 }
 
-StepReport observed_step(TrainState& state, const Batch& batch, bool histograms, std::optional<LayerMetrics>& metrics) {
-  const auto statistics = std::make_shared<LayerStatistics>(state, histograms);
-  state.observers.add(statistics);
-  StepReport report = compute_gradients(state, batch);
-  state.observers.remove(statistics);
-  statistics->read_gradients();
-  apply_update(state, batch, report, statistics.get());
-  if (report.verdict == Verdict::kApply) metrics = statistics->take(batch.num_sequences * batch.seq_len);
-  return report;
-}
-
 }  // namespace athanor

@@ -5,11 +5,13 @@
 #include <vector>
 
 #include "train/layer_metrics.h"
-#include "train/train_step.h"
+#include "train/train_state.h"
+#include "train/update_observer.h"
 
 namespace athanor {
 
-/// The statistics of one step on one rank. The order of calls is that of observed_step(). Each element of the model is
+/// The statistics of one step on one rank: an observer of the step while its gradients are computed and of its update,
+/// which reads the summed gradients between the two. Each element of the model is
 /// counted by the rank whose canonical part has it (ShardPlan::canonical), and each activation by one tensor rank, so
 /// that sums over all ranks are those of one rank up to the rounding of fp64. On a device everything is summed there,
 /// and comes to the host with the numbers of the step.
@@ -53,9 +55,5 @@ class LayerStatistics : public Observer, public UpdateObserver {
   std::vector<float> before_;         // master of the present block's canonical elements
   std::vector<Tensor> there_before_;  // the same on a device, one for each piece
 };
-
-/// Runs train_step with statistics of its layers, with the same bits. Collective over the state's world.
-/// @param metrics  set unless the guard refused the update.
-StepReport observed_step(TrainState& state, const Batch& batch, bool histograms, std::optional<LayerMetrics>& metrics);
 
 }  // namespace athanor

@@ -8,6 +8,7 @@
 #include "train/layer_statistics.h"
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/steps.h"
 
 namespace athanor::layer_statistics_device_test {
 namespace {

@@ -11,6 +11,7 @@
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/steps.h"
 
 namespace athanor::layer_statistics_test {
 namespace {

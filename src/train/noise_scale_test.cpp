@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "train/testing/ranks.h"
+#include "train/testing/steps.h"
 
 namespace athanor::noise_scale_test {
 namespace {

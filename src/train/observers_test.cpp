@@ -13,6 +13,7 @@
 #include "model/initialize.h"
 #include "train/microbatch.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/steps.h"
 #include "train/train_step.h"
 
 namespace athanor::observers_test {
@@ -220,7 +221,9 @@ TEST(TrainState, WhatIsPutAroundAStageIsWhatThePipelineDrives) {
       ++calls_;
       return inner_.forward(m, std::move(x), labels);
     }
-    Tensor backward(int m, Tensor dy) override { return inner_.backward(m, std::move(dy)); }
+    Tensor backward(int m, Tensor dy, GradientReducer* sums) override {
+      return inner_.backward(m, std::move(dy), sums);
+    }
     LossParts take_parts(int m) override { return inner_.take_parts(m); }
     Tensor forward_only(Tensor x, const Labels* labels) override { return inner_.forward_only(std::move(x), labels); }
     TokenScores score(Tensor x, const Labels* labels) override { return inner_.score(std::move(x), labels); }

@@ -77,8 +77,7 @@ TEST_F(QkClipNumbers, AreThereOnlyWithQkClipAndOnlyOfStepsThatAreApplied) {
   EXPECT_FALSE(train_step(without_clip, batch(0)).largest_logit.has_value());
   TrainState state(with, {});
   initialize(state);
-  state.limits.grad_norm = 0;
-  EXPECT_FALSE(train_step(state, batch(0)).largest_logit.has_value());
+  EXPECT_FALSE(train_step(state, batch(0), {.grad_norm = 0}).largest_logit.has_value());
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include "train/moment_ages.h"
 #include "train/testing/few_microbatches.h"
 #include "train/testing/ranks.h"
+#include "train/testing/steps.h"
 
 namespace athanor::ranks_test {
 namespace {
@@ -99,9 +100,7 @@ TEST_F(Ranks, AStepThatTheGuardRefusesCountsNoUpdate) {
   on_ranks(config(kOne, "guard"), [](TrainState& state) {
     initialize(state);
     train(state, 1);
-    StepReport report = compute_gradients(state, batch(1));
-    report.grad_norm = std::nan("");
-    apply_update(state, batch(1), report);
+    EXPECT_EQ(train_step(state, batch(1), {.grad_norm = 0}).verdict, Verdict::kSpike);
     for (const auto& count : updates_json(state)) EXPECT_EQ(count, 1);
   });
 }

@@ -73,22 +73,18 @@ RefusedSteps::~RefusedSteps() { state_.observers.remove(watch_); }
 
 bool RefusedSteps::may_skip() const { return at_.batches_passed_over < state_.config.train.skip_limit; }
 
-void RefusedSteps::begin_step() {
-  state_.limits = state_.config.train.on_spike != "log" && may_skip() ? state_.position.spikes.limits() : StepLimits{};
+StepLimits RefusedSteps::limits() const {
+  return state_.config.train.on_spike != "log" && may_skip() ? state_.position.spikes.limits() : StepLimits{};
 }
 
-bool RefusedSteps::applied(const StepReport& report, const Batch& batch, int64_t saved_step) {
-  if (report.verdict == Verdict::kRefuse) {
-    refuse(report, batch, saved_step);
-    return false;
-  }
+StepFate RefusedSteps::fate_of(const StepReport& report, const Batch& batch, int64_t saved_step) {
+  if (report.verdict == Verdict::kRefuse) return refuse(report, batch, saved_step);
   const double loss = report.parts.loss_sum / static_cast<double>(std::max<int64_t>(1, report.parts.num_targets));
   const SpikeFindings found = state_.position.spikes.take(report.step, loss, report.grad_norm);
   if (state_.model.mesh.is_first()) tell(found, report);
-  if (report.verdict == Verdict::kApply) return true;
+  if (report.verdict == Verdict::kApply) return {.is_applied = true};
   state_.model.parameters.grad().zero_();
-  pass_over(report, batch, found.spike, state_.config.train.on_spike, saved_step);
-  return false;
+  return pass_over(report, batch, found.spike, state_.config.train.on_spike, saved_step);
 }
 
 void RefusedSteps::tell(const SpikeFindings& found, const StepReport& report) const {
@@ -112,8 +108,8 @@ void RefusedSteps::record(const char* event, int64_t step, nlohmann::ordered_jso
 }
 
 // Continues behind the batch, with the present weights or with those of the newest checkpoint.
-void RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const std::string& cause,
-                             const std::string& how, int64_t saved_step) {
+StepFate RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const std::string& cause,
+                                 const std::string& how, int64_t saved_step) {
   ++at_.batches_passed_over;
   const bool rolls_back = how == "roll_back" && saved_step > 0;
   if (state_.model.mesh.is_first()) {
@@ -125,17 +121,13 @@ void RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const
            {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
   }
   if (rolls_back && report.verdict == Verdict::kSpike) state_.position.spikes.roll_back_before(report.step);
-  if (rolls_back) throw RollBack{batch.next, state_.position.spikes};
+  if (rolls_back) return {.roll_back = RollBack{batch.next, state_.position.spikes}};
   state_.position.ledger = batch.next;
+  return {};
 }
 
-void RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t saved_step) {
+StepFate RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t saved_step) {
   Mesh& mesh = state_.model.mesh;
-  if (state_.handles_overflow && state_.handles_overflow(report)) {
-    state_.model.parameters.grad().zero_();
-    state_.position.ledger = batch.next;
-    return;
-  }
   const std::string gradient =
       first_of_any(mesh.host_group(GroupKind::kWorld), first_non_finite_gradient(state_.model.parameters));
   const NumbersVerdict verdict = find_fault(state_, {batch, report.step, watch_});
@@ -152,7 +144,7 @@ void RefusedSteps::refuse(const StepReport& report, const Batch& batch, int64_t 
   throw NumbersError(message, tensor, verdict.exit_code(), origin ? origin->rank : -1, origin ? origin->host : "");
 }
 
-void RefusedSteps::refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
+RollBack RefusedSteps::refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
   const Mesh& mesh = state_.model.mesh;
   const int64_t step = state_.position.step;
   std::string own = first_non_finite_weight(state_.model.parameters);
@@ -175,7 +167,7 @@ void RefusedSteps::refuse_weights(double validation_loss, const std::string& sou
           step, cause, at_.batches_passed_over, state_.config.train.skip_limit);
       record("roll_back", step - 1, {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
     }
-    throw RollBack{state_.position.ledger, state_.position.spikes};
+    return {state_.position.ledger, state_.position.spikes};
   }
   throw NumbersError(
       fmt::format("step {}: {}. Nothing of this step was saved. {}", step, cause, remedy_of({}, saved_step, "")),

@@ -7,19 +7,32 @@
 
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "train/numbers_verdict.h"
 #include "train/run_context.h"
 #include "train/spikes.h"
-#include "train/train_step.h"
+#include "train/step_report.h"
+#include "train/train_state.h"
 
 namespace athanor {
 
-/// Thrown on every rank when the run shall begin again from its newest checkpoint, behind the data of a bad step.
+/// The run begins again from its newest checkpoint, behind the data of a bad step; the same on every rank.
 struct RollBack {
   DataLedger ledger;  ///< where the data continue
   Spikes spikes;      ///< what the run knew of its losses then
 };
+
+/// What becomes of a step.
+struct StepFate {
+  bool is_applied = false;
+  std::optional<RollBack> roll_back = {};  ///< only if it is not applied; nothing: the next batch takes its place
+};
+
+/// Returns whether a run with this configuration may go back after a step with this verdict.
+inline bool may_roll_back(Verdict verdict, const TrainConfig& config) {
+  return verdict == Verdict::kRefuse || (verdict == Verdict::kSpike && config.on_spike == "roll_back");
+}
 
 class RefusedSteps {
  public:
@@ -31,31 +44,31 @@ class RefusedSteps {
   RefusedSteps(const RefusedSteps&) = delete;
   RefusedSteps& operator=(const RefusedSteps&) = delete;
 
-  /// Sets what the next step may have. To be called before each step.
-  void begin_step();
+  /// Returns what the next step may have and be applied.
+  StepLimits limits() const;
 
-  /// Takes the report of a step. Returns whether it was applied. If it was not, the run continues: the position of the
-  /// state is then behind the batch, with the same number of updates, and the gradients are zero. Collective over the
-  /// state's mesh.
-  /// @param saved_step  of the newest checkpoint, for the message.
-  /// @throws NumbersError with the verdict, the same on every rank; RollBack if the configuration asks for it and there
-  ///         is a checkpoint.
-  bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+  /// Takes the report of a step, and decides what becomes of it. If it is not applied and the run continues with the
+  /// next batch, the position of the state is behind this one, with the same number of updates, and the gradients are
+  /// zero. The run goes back if the configuration asks for it and there is a checkpoint. Collective over the state's
+  /// mesh.
+  /// @param saved_step  of the newest checkpoint, for the message; 0: there is none.
+  /// @throws NumbersError with the verdict, the same on every rank, if the run ends here.
+  StepFate fate_of(const StepReport& report, const Batch& batch, int64_t saved_step);
 
   /// Takes a validation loss that is not finite, of the weights that the state's step gave.
   /// @param source  of the data; "" if there is one.
-  /// @throws NumbersError or, if the configuration asks for it and there is a checkpoint of an earlier step, RollBack;
-  ///         the same on every rank. Collective over the state's mesh.
-  [[noreturn]] void refuse_weights(double validation_loss, const std::string& source, int64_t saved_step);
+  /// @return where the run continues, if the configuration asks for it and there is a checkpoint of an earlier step.
+  /// @throws NumbersError if not; the same on every rank. Collective over the state's mesh.
+  RollBack refuse_weights(double validation_loss, const std::string& source, int64_t saved_step);
 
   /// Returns the seconds that this rank has spent on watching so far.
   double seconds() const { return watch_ ? watch_->seconds() : 0; }
 
  private:
-  void refuse(const StepReport& report, const Batch& batch, int64_t saved_step);
+  StepFate refuse(const StepReport& report, const Batch& batch, int64_t saved_step);
   bool may_skip() const;
-  void pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
-                 int64_t saved_step);
+  StepFate pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
+                     int64_t saved_step);
   void tell(const SpikeFindings& found, const StepReport& report) const;
   void record(const char* event, int64_t step, nlohmann::ordered_json more) const;
 

@@ -29,10 +29,7 @@ RunSaves::RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_
   if (!config.async || config.interval.is_off()) return;
   background_.emplace(
       state, [this](const SaveOutcome& outcome) { note_saved(outcome); }, local_);
-  if (!state.model.device().is_cpu()) state.before_update = [this] { background_->before_update(); };
 }
-
-RunSaves::~RunSaves() { state_.before_update = nullptr; }
 
 namespace {
 

@@ -30,7 +30,6 @@ class RunSaves {
   ///                   they serve no more.
   RunSaves(TrainState& state, Mesh& mesh, RunContext& at, int64_t saved_step, std::optional<LocalPlace> local = {},
            std::vector<LocalStore> old_local = {});
-  ~RunSaves();
   RunSaves(const RunSaves&) = delete;
   RunSaves& operator=(const RunSaves&) = delete;
 
@@ -43,6 +42,10 @@ class RunSaves {
   /// Starts a local checkpoint of the state's step (local_save.h), unless another checkpoint is being written. A
   /// failure costs that checkpoint, and is logged once until one succeeds.
   void save_local();
+  /// To be called before the state changes: what is still copied of it for a checkpoint is copied first.
+  void before_update() const {
+    if (background_) background_->before_update();
+  }
   /// To be called once after each step. Notes what has become of a checkpoint that was being written, and starts one
   /// of this step if one was put off.
   /// @param any_writes  whether any rank is still writing; the same on all ranks.

@@ -140,9 +140,12 @@ class Smoke {
   StepReport take(const Batch& batch) {
     if (!tracer_) return train_step(state_, batch);
     tracer_->add_input(batch);
-    StepReport report = compute_gradients(state_, batch);
+    Step step(state_, batch);
+    if (step.second_backward()) step.learn_from_second();
+    step.compute_gradients();
     tracer_->add_gradients(state_);
-    apply_update(state_, batch, report);
+    step.update();
+    StepReport report = step.finish();
     tracer_->add_update(state_, report);
     return report;
   }

@@ -179,10 +179,11 @@ Tensor train_small(SmokeTracer* tracer) {
       continue;
     }
     tracer->add_input(batch);
-    StepReport report = compute_gradients(state, batch);
+    Step now(state, batch);
+    now.compute_gradients();
     tracer->add_gradients(state);
-    apply_update(state, batch, report);
-    tracer->add_update(state, report);
+    now.update();
+    tracer->add_update(state, now.finish());
   }
   return state.model.parameters.compute().clone();
 }

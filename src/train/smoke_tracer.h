@@ -34,8 +34,8 @@ class SmokeTracer {
   /// state, records the parameters, and must be called before the first step.
   void begin_model(const std::string& name, TrainState& state);
   void add_input(const Batch& batch);
-  void add_gradients(const TrainState& state);                         ///< after compute_gradients
-  void add_update(const TrainState& state, const StepReport& report);  ///< after apply_update
+  void add_gradients(const TrainState& state);                         ///< after Step::compute_gradients
+  void add_update(const TrainState& state, const StepReport& report);  ///< after the step
 
   /// Returns the trace with the facts of this build on `device`.
   /// @throws ConfigError if the only tensor was not met, with the nearest name.

@@ -22,14 +22,12 @@ TEST(Spikes, AStepBeyondTheLimitsChangesNothing) {
   initialize_parameters(config.model, 1, state.model.parameters);
   const Tensor before = state.model.parameters.compute().clone();
   for (const StepLimits limits : {StepLimits{.loss = 1}, StepLimits{.grad_norm = 1e-3}}) {
-    state.limits = limits;
-    EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kSpike);
+    EXPECT_EQ(train_step(state, fixed_batch(config), limits).verdict, Verdict::kSpike);
     EXPECT_TRUE(at::equal(before, state.model.parameters.compute()));
     EXPECT_EQ(state.position.step, 0);
     state.model.parameters.grad().zero_();
   }
-  state.limits = {.loss = 100, .grad_norm = 100};
-  EXPECT_EQ(train_step(state, fixed_batch(config)).verdict, Verdict::kApply);
+  EXPECT_EQ(train_step(state, fixed_batch(config), {.loss = 100, .grad_norm = 100}).verdict, Verdict::kApply);
 }
 
 using SpikesOnDisk = FolderTest;

@@ -8,19 +8,16 @@
 #include <set>
 #include <string>
 
-#include "arch/inventory.h"
 #include "base/build_info.h"
 #include "base/fault_announcement.h"
 #include "base/log.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "checkpoint/model_identity.h"
-#include "comm/short_texts.h"
 #include "config/checks.h"
 #include "config/toml_reader.h"
 #include "config/untrainable.h"
 #include "layout/group_checks.h"
-#include "layout/optimizer_lines.h"
 #include "ops/device_choice.h"
 #include "train/checkpoint_memory.h"
 #include "train/fill_state.h"
@@ -38,6 +35,7 @@
 #include "train/run_place.h"
 #include "train/same_settings.h"
 #include "train/start_facts.h"
+#include "train/start_lines.h"
 #include "train/state_pieces.h"
 #include "train/validation_interval.h"
 
@@ -143,14 +141,6 @@ void stop_if_asked(comm::World& world, const SignalGuard& signals) {
   if (number.item<int64_t>() != 0) throw StoppedAtStart{static_cast<int>(number.item<int64_t>())};
 }
 
-// Collective. Comes before the checks that read data and need memory: what they find may be due to a host.
-void say_where_it_runs(comm::World& world) {
-  const std::vector<std::string> cpus = comm::all_gather_texts(world.all(), cpu_of_host());
-  for (const auto& line : start_facts(world.hosts(), world.network(), cpus[0])) log::info("{}", line);
-  if (const std::string others = describe_other_cpus(cpus, world.hosts()); !others.empty())
-    log::warn_on_all("{}", others);
-}
-
 // "auto" took the CPU. A GPU that is there and could be used deserves a warning.
 void say_why_cpu() {
   const std::string unused = ops::why_not_accelerated();
@@ -176,36 +166,153 @@ at::Device settle_device(RunConfig& config, Mesh& mesh) {
   return device;
 }
 
-// Collective.
-void say_threads(comm::World& world, const ThreadShare& own) {
-  const auto threads = gather_threads(world, own.threads);
-  const int64_t usual = usual_threads(threads);
-  const std::string fewer = describe_fewer_threads(threads, world.hosts());
-  log::info("{}", describe_threads(own, world.size() > 1 && fewer.empty()));
-  if (fewer.empty()) return;
-  log::warn_on_all("{}", fewer);
-  if (own.threads < usual && world.rank() > 0)
-    log::warn("this rank computes with {} of the usual {} threads ({}): each step waits for it", own.threads, usual,
-              own.why);
-}
+// The parts of a start, in the order in which start_run calls them. Each is collective.
+class Start {
+ public:
+  Start(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals)
+      : config_(std::move(config)), world_(world), context_(context), signals_(signals) {}
 
-void say_what_starts(const TrainState& state, const ThreadShare& threads) {
-  const RunConfig& config = state.config;
-  comm::World& world = state.model.mesh.world();
-  log::info("{}: {} parameters ({} active for a token)", config.train.run_dir,
-            format_thousands(static_cast<double>(count_parameters(config.model))),
-            format_thousands(static_cast<double>(count_active_parameters(config.model))));
-  for (const std::string& line : describe_optimizers(state.run_config)) log::info("{}", line);
-  say_threads(world, threads);
-  if (world.size() > 1) log::info("{}", describe_layout(state));
-  if (state.model.mesh.layout().microbatches() < state.model.mesh.layout().pipeline()) {
-    log::warn_on_all(
-        "{} microbatches do not fill {} pipeline ranks, which wait {:.0f}% of the time: raise "
-        "train.global_batch_size, or lower train.micro_batch_size or parallelism.pipeline_parallel_degree",
-        state.model.mesh.layout().microbatches(), state.model.mesh.layout().pipeline(),
-        100 * check_schedule(state.model.pipeline.schedule()).bubble);
+  // Refuses settings that ranks do not share, or that do not fit their number.
+  void agree_on_settings() {
+    require_same_settings(config_, world_);
+    const auto shown_rank = log::shown_rank(world_.size());
+    run_.threads = threads_of_rank(world_, config_.train.num_threads);
+    at::set_num_threads(run_.threads.threads);
+    thread_count("data.num_threads", config_.data.num_threads);
+    const auto beside_from = resolve_model_from(config_);
+    check_faults(config_, world_.size());
+    run_.mesh = std::make_unique<Mesh>(Layout(config_, world_.size()), world_);
+    if (!run_.mesh->is_first()) log::speak_as_rank(world_.rank(), world_.host(), shown_rank == world_.rank());
+    for (const auto& line : beside_from) log::warn_on_all("{}", line);
+    team_ = team_of(*run_.mesh);
   }
-}
+
+  // Keeps other processes out of the run's folder.
+  void lock_folder() {
+    team_.on_first([&] {
+      refuse_misplaced_run(config_);
+      run_.lock = std::make_unique<FolderLock>(config_.train.run_dir);
+    });
+  }
+
+  // Finds what the run continues from.
+  void find_beginning() {
+    begin_ = agree_on_beginning(config_, team_);
+    local_ = look_for_local(config_, begin_, *run_.mesh);
+    if (!local_->choice) begin_.require_allowed();
+  }
+
+  // Chooses the device, and what follows from where the run computes and how it began.
+  void settle_device_and_types() {
+    say_where_it_runs(world_);
+    device_ = settle_device(config_, *run_.mesh);
+    keep_warmup(config_, team_);
+    keep_dtype(config_, team_, device_.is_cpu() ? "this CPU" : "the device");
+  }
+
+  void open_data() {
+    run_.data = open_run_data(config_, team_);
+    settle_validation_interval(config_, run_.data.stages, team_);
+    for (const auto& data : stages()) refuse_unbalanceable(data.stage.config);
+  }
+
+  // Comes before what takes seconds, so that a model that cannot fit is refused at once.
+  void check_memory_of_stages() {
+    for (const auto& data : stages())
+      check_memory(data.stage.config, world_, Layout(data.stage.config, world_.size()), device_);
+  }
+
+  // Measures which path multiplies fastest.
+  void settle_matmul() {
+    matmul_ = device_.is_cpu() ? settle_matmul_paths(stages().front().stage.config, begin_, team_)
+                               : MatmulChoice{ops::matmul_paths(), "", ""};
+  }
+
+  void stop_if_asked() { athanor::stop_if_asked(world_, signals_); }
+
+  void prepare_evaluation(RunEvaluation* evaluation) {
+    if (evaluation && config_.eval.interval > 0)
+      evaluation->prepare(config_, tokenizer_of(run_.data), data_identity(stages()), team_);
+  }
+
+  // The last errors that can be found before the state is filled.
+  void check_without_state() {
+    check_checkpoint_memory(stages().front().stage.config, world_, *local_, device_);
+    if (begin_.from == Beginning::From::kNothing) plan_supply(stages(), config_, {}).refuse_shortages();
+  }
+
+  void fill(const DataLedger* data_from) {
+    run_.state = std::make_unique<TrainState>(config_, data_identity(stages()), *run_.mesh,
+                                              TrainStateOptions{.device = device_});
+    filled_ = fill_state(*run_.state, begin_, *local_);
+    if (data_from) run_.state->position.ledger = *data_from;
+  }
+
+  void check_state() {
+    refuse_zero_routers(config_, run_.state->model.parameters);
+    run_.from_scratch = filled_.random;
+    run_.saved_step = filled_.saved_step.value_or(run_.state->position.step);
+    supply_ = plan_supply(stages(), config_, run_.state->position);
+    supply_.refuse_shortages();
+    refuse_other_ramp(stages(), run_.state->position);
+    lr_jump_ = look_for_lr_jump(*run_.state);
+  }
+
+  // The first part that changes the run's folder.
+  void write_folder() {
+    announce_armed_faults();
+    run_.attempt = context_.attempt = begin_.attempt;
+    context_.run_dir = config_.train.run_dir;
+    context_.phases.board.begin_attempt(begin_.attempt);
+    open_folder(run_, begin_, filled_, matmul_);
+    if (lr_jump_ && run_.mesh->is_first()) tell_lr_jump(*lr_jump_, *run_.state, begin_.attempt);
+    place_local_checkpoints();
+    context_.rank_log.open(RunFolder{config_.train.run_dir}.rank_log(world_.rank(), world_.host()),
+                           [&context = context_] { return context.step.load(); });
+  }
+
+  void say_what_starts() {
+    const TrainState& state = *run_.state;
+    athanor::say_what_starts(state, run_.threads);
+    team_.on_first([&] { report_kept_checkpoints(state.run_config, run_.mesh->layout(), state.position.step); });
+    if (!matmul_.line.empty()) log::info("{}", matmul_.line);
+    std::set<std::string> told;  // training phases often have the same
+    for (const auto& data : stages())
+      for (const auto& line : find_untrainable(data.stage.config))
+        if (told.insert(line).second) log::warn_on_all("{}", line);
+    for (const auto& line : supply_.lines) log::info("{}", line);
+    for (const auto& line : supply_.short_by_skips) log::warn_on_all("{}", line);
+  }
+
+  StartedRun take() { return std::move(run_); }
+
+ private:
+  const std::vector<StageData>& stages() const { return run_.data.stages; }
+
+  // Until there is a checkpoint in a new place, or on other nodes, the record is that of the old ones.
+  void place_local_checkpoints() {
+    const bool moves = local_->found && (!local_->place || local_->place->root() != local_->found->root());
+    run_.old_local = local_->left;
+    if (moves && local_->nodes.is_leader(world_.rank())) run_.old_local.push_back(*local_->found);
+    if (!local_->place) return;
+    run_.local = LocalPlace{local_->nodes, *local_->place, begin_.attempt};
+    if (!local_->found) team_.on_first([&] { record_local(*run_.local, world_); });
+  }
+
+  RunConfig config_;
+  comm::World& world_;
+  RunContext& context_;
+  const SignalGuard& signals_;
+  StartedRun run_;
+  Team team_;
+  Beginning begin_;
+  std::optional<LocalStart> local_;  // after find_beginning
+  at::Device device_ = at::kCPU;
+  MatmulChoice matmul_;
+  FilledState filled_;
+  Supply supply_;
+  std::optional<LrJump> lr_jump_;
+};
 
 }  // namespace
 
@@ -228,85 +335,24 @@ comm::WorldOptions world_options(const RunConfig& config) {
 
 StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, const SignalGuard& signals,
                      RunEvaluation* evaluation, const DataLedger* data_from) {
-  require_same_settings(config, world);
-  const auto shown_rank = log::shown_rank(world.size());
-  const ThreadShare threads = threads_of_rank(world, config.train.num_threads);
-  at::set_num_threads(threads.threads);
-  thread_count("data.num_threads", config.data.num_threads);
-  const auto beside_from = resolve_model_from(config);
-  check_faults(config, world.size());
-  StartedRun run;
-  run.threads = threads;
-  run.mesh = std::make_unique<Mesh>(Layout(config, world.size()), world);
-  if (!run.mesh->is_first()) log::speak_as_rank(world.rank(), world.host(), shown_rank == world.rank());
-  for (const auto& line : beside_from) log::warn_on_all("{}", line);
-  const Team team = team_of(*run.mesh);
-  team.on_first([&] {
-    refuse_misplaced_run(config);
-    run.lock = std::make_unique<FolderLock>(config.train.run_dir);
-  });
-  Beginning begin = agree_on_beginning(config, team);
-  const LocalStart local = look_for_local(config, begin, *run.mesh);
-  if (!local.choice) begin.require_allowed();
-  say_where_it_runs(world);
-  const at::Device device = settle_device(config, *run.mesh);
-  keep_warmup(config, team);
-  keep_dtype(config, team, device.is_cpu() ? "this CPU" : "the device");
-  run.data = open_run_data(config, team);
-  settle_validation_interval(config, run.data.stages, team);
-  const auto& stages = run.data.stages;
-  for (const auto& data : stages) refuse_unbalanceable(data.stage.config);
-  // Before what takes seconds, so that a model that cannot fit is refused at once.
-  for (const auto& data : stages)
-    check_memory(data.stage.config, world, Layout(data.stage.config, world.size()), device);
-  const MatmulChoice matmul = device.is_cpu() ? settle_matmul_paths(stages.front().stage.config, begin, team)
-                                              : MatmulChoice{ops::matmul_paths(), "", ""};
-  stop_if_asked(world, signals);
-  const DataIdentity identity = data_identity(stages);
-  if (evaluation && config.eval.interval > 0) evaluation->prepare(config, tokenizer_of(run.data), identity, team);
-  check_checkpoint_memory(stages.front().stage.config, world, local, device);
-  // Errors that can be found before the state is filled are found here.
-  if (begin.from == Beginning::From::kNothing) plan_supply(stages, config, {}).refuse_shortages();
-
-  run.state = std::make_unique<TrainState>(config, identity, *run.mesh, TrainStateOptions{.device = device});
-  const FilledState filled = fill_state(*run.state, begin, local);
-  if (data_from) run.state->position.ledger = *data_from;
-  stop_if_asked(world, signals);
-  refuse_zero_routers(config, run.state->model.parameters);
-  run.from_scratch = filled.random;
-  run.saved_step = filled.saved_step.value_or(run.state->position.step);
-  const Supply supply = plan_supply(stages, config, run.state->position);
-  supply.refuse_shortages();
-  refuse_other_ramp(stages, run.state->position);
-  const auto lr_jump = look_for_lr_jump(*run.state);
-
+  Start start(std::move(config), world, context, signals);
+  start.agree_on_settings();
+  start.lock_folder();
+  start.find_beginning();
+  start.settle_device_and_types();
+  start.open_data();
+  start.check_memory_of_stages();
+  start.settle_matmul();
+  start.stop_if_asked();
+  start.prepare_evaluation(evaluation);
+  start.check_without_state();
+  start.fill(data_from);
+  start.stop_if_asked();
+  start.check_state();
   // Every check has passed: from here on the folder changes.
-  announce_armed_faults();
-  run.attempt = context.attempt = begin.attempt;
-  context.run_dir = config.train.run_dir;
-  context.phases.board.begin_attempt(begin.attempt);
-  open_folder(run, begin, filled, matmul);
-  if (lr_jump && run.mesh->is_first()) tell_lr_jump(*lr_jump, *run.state, begin.attempt);
-  const bool moves = local.found && (!local.place || local.place->root() != local.found->root());
-  run.old_local = local.left;
-  if (moves && local.nodes.is_leader(world.rank())) run.old_local.push_back(*local.found);
-  if (local.place) {
-    run.local = LocalPlace{local.nodes, *local.place, begin.attempt};
-    // Until there is a checkpoint in a new place, or on other nodes, the record is that of the old ones.
-    if (!local.found) team.on_first([&] { record_local(*run.local, world); });
-  }
-  context.rank_log.open(RunFolder{config.train.run_dir}.rank_log(world.rank(), world.host()),
-                        [&context] { return context.step.load(); });
-  say_what_starts(*run.state, run.threads);
-  team.on_first([&] { report_kept_checkpoints(run.state->run_config, run.mesh->layout(), run.state->position.step); });
-  if (!matmul.line.empty()) log::info("{}", matmul.line);
-  std::set<std::string> told;  // training phases often have the same
-  for (const auto& data : stages)
-    for (const auto& line : find_untrainable(data.stage.config))
-      if (told.insert(line).second) log::warn_on_all("{}", line);
-  for (const auto& line : supply.lines) log::info("{}", line);
-  for (const auto& line : supply.short_by_skips) log::warn_on_all("{}", line);
-  return run;
+  start.write_folder();
+  start.say_what_starts();
+  return start.take();
 }
 
 }  // namespace athanor

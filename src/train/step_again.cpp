@@ -7,8 +7,8 @@
 #include "comm/renumbered_world.h"
 #include "ops/transfer.h"
 #include "parallel/gradient_reducer.h"
+#include "train/gradients.h"
 #include "train/microbatch.h"
-#include "train/train_step.h"
 
 namespace athanor {
 namespace {

@@ -16,24 +16,21 @@ StepWatches::StepWatches(TrainState& state, RunContext& at, bool shares_cores)
     : state_(state), at_(at), shares_cores_(shares_cores), refused_(state, at),
       integrity_(state, state.config.integrity.interval), slow_ranks_(state.model.mesh), experts_(state.config.model),
       frozen_(state, state.config.integrity.interval) {
-  state.gradients_are_ready = [this] { integrity_.before_update(); };
   if (state.model.mesh.is_first() && state.position.step > 0)
     stuck_.take_history(last_metrics_lines(RunFolder{state.config.train.run_dir}.metrics()), state.position.step);
   if (!state.model.device().is_cpu() && slow_ranks_.compares())
     state.compute_clock = ComputeClock::of(state.model.mesh, state.model.device());
 }
 
-void StepWatches::begin_step() {
-  refused_.begin_step();
-  integrity_.begin_step(state_.position.step + 1);
-}
+void StepWatches::begin_step() { integrity_.begin_step(state_.position.step + 1); }
 
-bool StepWatches::applied(const StepReport& report, const Batch& batch, int64_t saved_step) {
+StepFate StepWatches::fate_of(const StepReport& report, const Batch& batch, int64_t saved_step) {
   integrity_.after_update(report.step);
-  if (!refused_.applied(report, batch, saved_step)) return false;
+  const StepFate fate = refused_.fate_of(report, batch, saved_step);
+  if (!fate.is_applied) return fate;
   note_slow_ranks(report);
   note_what_does_not_learn(report);
-  return true;
+  return fate;
 }
 
 void StepWatches::tell_at_end() const {

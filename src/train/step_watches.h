@@ -8,8 +8,9 @@
 #include "train/refused_steps.h"
 #include "train/run_context.h"
 #include "train/slow_ranks.h"
+#include "train/step_report.h"
 #include "train/stuck_numbers.h"
-#include "train/train_step.h"
+#include "train/train_state.h"
 #include "train/update_watch.h"
 
 namespace athanor {
@@ -21,15 +22,19 @@ class StepWatches {
   ///                      neither named as slow nor compared.
   StepWatches(TrainState& state, RunContext& at, bool shares_cores);
 
-  /// To be called before each step. Collective. @throws as RefusedSteps and Integrity.
+  /// To be called before each step. Collective. @throws as Integrity.
   void begin_step();
-  /// To be called after each step. Returns whether it was applied, as RefusedSteps::applied. Warnings go to the log and
-  /// to events.jsonl. Collective. @throws as RefusedSteps.
-  bool applied(const StepReport& report, const Batch& batch, int64_t saved_step);
+  /// To be called when the gradients of the step are there, before the update. Collective. @throws as Integrity.
+  void before_update() { integrity_.before_update(); }
+  /// Returns what the step may have and be applied.
+  StepLimits limits() const { return refused_.limits(); }
+  /// To be called after each step. Returns what becomes of it, as RefusedSteps::fate_of. Warnings go to the log and to
+  /// events.jsonl. Collective. @throws as RefusedSteps.
+  StepFate fate_of(const StepReport& report, const Batch& batch, int64_t saved_step);
 
   /// See RefusedSteps.
-  [[noreturn]] void refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
-    refused_.refuse_weights(validation_loss, source, saved_step);
+  RollBack refuse_weights(double validation_loss, const std::string& source, int64_t saved_step) {
+    return refused_.refuse_weights(validation_loss, source, saved_step);
   }
 
   /// Warns at the end of a complete run whose numbers mean nothing any more. Sends nothing.

@@ -46,7 +46,6 @@ ModelStateOptions TrainState::model_options(const TrainStateOptions& options) {
                   has_graphs = captured != nullptr;
                   return captured;
                 },
-      .after_backward = [this](int64_t forward_index) { optimizer.note_gradients(forward_index); },
       .dispatch_file = RunFolder{run_config.train.run_dir}.dispatch()};
 }
 

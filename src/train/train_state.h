@@ -19,7 +19,6 @@
 #include "parallel/gradient_reducer.h"
 #include "train/run_phases.h"
 #include "train/spikes.h"
-#include "train/step_guard.h"
 
 namespace athanor {
 
@@ -39,14 +38,7 @@ struct OptimizerState {
   /// state has not been kept since step 0, the step after which it was zero. The number of updates that the state has
   /// had is the number of steps since then.
   void set_fresh_since(std::map<std::string, int64_t> step_of_parameter);
-  /// To be called in backward when a microbatch's gradients of `forward_index` and of larger ones are complete.
-  void note_gradients(int64_t forward_index) {
-    if (last_microbatch) reducer.ready(forward_index);
-  }
-
   GradientReducer reducer;
-  /// true during the last microbatch: gradients are final when its backward has passed them
-  bool last_microbatch = false;
   OptimizerSet set;
   std::map<std::string, int64_t> fresh_since;  ///< see set_fresh_since
 };
@@ -80,11 +72,9 @@ struct TrainStateOptions {
 /// The microbatches of a step that has not begun, on their way to the device.
 struct SentAhead {
   int64_t step = 0;
-  const int32_t* tokens = nullptr;  ///< the tokens of the batch that they are made of
+  DataLedger next;  ///< Batch::next of their batch, by which it is recognised
   std::vector<Microbatch> microbatches;
 };
-
-struct StepReport;
 
 /// The part of the state that one rank holds.
 struct TrainState {
@@ -115,30 +105,9 @@ struct TrainState {
   RunPosition position;
   RunPhases phases;
 
-  /// On a device, if set: is called when a step has been queued, before the host waits for its numbers. Returns the
-  /// batch of the next step, which is sent meanwhile, or null if it is not known yet. The next step must get the same
-  /// object's tokens, which may have been moved.
-  std::function<const Batch*()> next_batch;
-  std::optional<SentAhead> ahead;  ///< what was sent for it
-  /// On a device, if set: is called at that moment, too.
-  std::function<void()> step_is_queued;
-  /// On a device, if set: is called before the work is queued that changes the weights.
-  std::function<void()> before_update;
+  std::optional<SentAhead> ahead;  ///< what was sent for the next step (Step::send_ahead)
   /// On a device, if set: measures how long it computes in each step (StepReport::device_s).
   std::shared_ptr<ComputeClock> compute_clock;
-  /// A step beyond them is not applied.
-  StepLimits limits;
-  /// If set: is called when the gradients of a step have been computed, before the step is judged and applied.
-  std::function<void()> gradients_are_ready;
-  /// If set: returns what a second backward at update `step` records its drawn labels in, and takes them from
-  /// (ops/label_draw.h).
-  std::function<std::shared_ptr<const ops::DrawnLabels>(int64_t step)> drawn_labels;
-  /// If set: is called when the gradients of the second backward of update `step` have been summed, before an optimizer
-  /// learns from them.
-  std::function<void(int64_t step)> second_gradients_are_ready;
-  /// If set: is asked first about a step that is not finite. Returns true if that is no failure, as when a loss was
-  /// scaled up too much; the batch is then passed over, and the step is done with the next one.
-  std::function<bool(const StepReport& report)> handles_overflow;
 
  private:
   TrainState(const RunConfig& run, DataIdentity data_identity, std::unique_ptr<OneRank> alone, Mesh* shared,

@@ -1,89 +1,87 @@
 #pragma once
-// One optimizer step.
+// One optimizer step, in its parts.
 
-#include <cstdint>
-#include <map>
+#include <memory>
 #include <optional>
-#include <span>
-#include <string>
 #include <vector>
 
 #include "dataset/loader.h"
-#include "optim/gradient_norm.h"
-#include "optim/largest_logit.h"
-#include "optim/noise_probe.h"
-#include "train/metrics.h"
-#include "train/step_guard.h"
+#include "ops/label_draw.h"
+#include "train/step_report.h"
+#include "train/step_stopwatch.h"
 #include "train/train_state.h"
-#include "train/update_metrics.h"
+#include "train/update_observer.h"
 
 namespace athanor {
 
-/// The numbers of one step. They are those of the whole batch and equal on all ranks, except for times and `reduction`,
-/// which are this rank's.
-struct StepReport {
-  int64_t step = 0;      ///< number of this update in the run, from 1
-  LossParts parts;       ///< sums over the batch
-  double grad_norm = 0;  ///< before clipping
-  /// On a device: the norms, there. apply_update fetches them and the sums of `parts`; until then the host does not
-  /// have them. Undefined on the host.
-  GradientNormsOnDevice norms_on_device;
-  RankNorms rank_norms;            ///< parts of the norm, by data rank and by expert rank; empty for one rank
-  std::vector<PartSquares> noise;  ///< by group of parameters; empty except in steps of metrics.noise_scale_interval
-  Tensor noise_on_device;          ///< on a device: what it is made of (part_squares), until apply_update fetches it
-  // apply_update sets lr, changed, updates, largest_logit, verdict and the times of the optimizer.
-  double lr = 0;
-  int64_t changed = 0;  ///< number of weights of the model, as forward reads them, that the update changed
-  /// by parameter of the model: what rounding did to the update; empty except in steps of
-  /// metrics.update_watch_interval
-  std::vector<ParameterUpdate> updates;
-  std::map<std::string, int64_t> optimizer_counts;  ///< by name: OptimizerSet::count_names
-  std::optional<LargestLogit> largest_logit;        ///< if the step was applied, with optimizer.qk_clip
-  Verdict verdict = Verdict::kApply;
-  double forward_s = 0, backward_s = 0, optimizer_s = 0;
-  /// the parts of these times that were waits for other ranks
-  double forward_wait_s = 0, backward_wait_s = 0, optimizer_wait_s = 0;
-  /// On a device, with TrainState::compute_clock: how long it has computed, without waits for other ranks. Nothing if
-  /// its library compares no times.
-  std::optional<double> device_s;
-  ReductionTrace reduction;
-};
+class UpdateSums;
 
-/// Runs forward and backward of every microbatch of this rank (before that a second backward, if an optimizer asks for
-/// one), then sums losses, gradients and their norm over the ranks. Collective over the state's world.
-/// @param batch  the batch of the update after state.position.step; it must hold this rank's sequences (sequences_of).
-StepReport compute_gradients(TrainState& state, const Batch& batch);
-
-/// Runs forward and backward of every microbatch; the gradients of the last one are summed while it goes back.
-/// Collective over the state's world.
-/// @param microbatches  as many as the schedule has, on the model's device.
-/// @param after  called after each action of the schedule; null: not.
-/// @return the parts of this rank's stages.
-LossParts run_microbatches(TrainState& state, std::span<const Microbatch> microbatches,
-                           const std::function<void(const Action&)>& after = {});
-
-/// Looks at the weights around an update. Each function is called on the thread that trains.
-class UpdateObserver {
+/// The update after state.position.step. Its parts are called in the order in which they stand here, as train_step
+/// does; callers that look or act between two parts call them one by one. Each is collective over the state's world,
+/// except send_ahead. On a device the host queues the work of all parts, and waits only in finish().
+class Step {
  public:
-  virtual ~UpdateObserver() = default;
-  /// Called before and after the update of a range of flat memory: at most kUpdateBlock elements, in order. Between the
-  /// two calls the optimizer updates this range and nothing else.
-  virtual void before_update(FlatRange range) = 0;
-  virtual void after_update(FlatRange range) = 0;
-  /// On a device: returns numbers (fp64, one dim) that the host fetches with those of the step; undefined: none.
-  virtual Tensor numbers_on_device() { return {}; }
-  /// Gets them.
-  virtual void take_numbers(const Tensor& /*on_host*/) {}
+  /// @param batch  must hold this rank's sequences (sequences_of). Both must outlive the step.
+  Step(TrainState& state, const Batch& batch);
+  ~Step();
+  Step(const Step&) = delete;
+  Step& operator=(const Step&) = delete;
+
+  /// If an optimizer learns from a second backward in this step: computes the gradients of the loss on the labels that
+  /// it asks for, at the weights of this step, and sums them. Losses, counts and observers see nothing of it.
+  /// @param record  takes the labels that are drawn, or gives them (ops/label_draw.h); null: neither.
+  /// @return whether there was one. Then the optimizer learns from it in learn_from_second().
+  bool second_backward(std::shared_ptr<const ops::DrawnLabels> record = nullptr);
+  void learn_from_second();
+
+  /// Runs forward and backward of every microbatch of this rank, and sums losses, gradients and their norm over the
+  /// ranks.
+  void compute_gradients();
+
+  /// Judges the step (train/step_guard.h), and makes the update unless it is refused: then nothing changes.
+  /// @param observer  null: none. It changes no bits, and must outlive the step.
+  void update(const StepLimits& limits = {}, UpdateObserver* observer = nullptr);
+
+  /// Whether the device computes this step while the host may send what the next one reads.
+  bool may_send_ahead() const;
+  /// Sends the tokens of the next step to the device.
+  void send_ahead(const Batch& next);
+
+  /// Returns the numbers of the step, and sets the position of the run to after it if it was applied. Without an update
+  /// they are those of the gradients. On return the weights of the next step may still be on their way: the decoder
+  /// waits for them, and so does state.model.gatherer.wait_all().
+  StepReport finish();
+
+ private:
+  int64_t num_tokens() const { return batch_.num_sequences * batch_.seq_len; }
+  std::vector<Microbatch> microbatches_of(const Batch& batch, int64_t step) const;
+  void take_microbatches();
+  void judge();
+  void update_on_host();
+  void queue_update();
+  void fetch_numbers();
+  void advance();
+
+  // Numbers that the host does not have before finish(), on a device.
+  struct OnDevice {
+    GradientNormsOnDevice norms;
+    Tensor noise;    // what StepReport::noise is made of (part_squares)
+    Tensor changed;  // see take_counts
+  };
+
+  TrainState& state_;
+  const Batch& batch_;
+  StepStopwatch watch_;
+  StepReport report_;
+  std::vector<Microbatch> microbatches_;
+  std::optional<OnDevice> on_device_;
+  bool is_warming_up_ = false, was_updated_ = false;
+  StepLimits limits_;
+  UpdateObserver* observer_ = nullptr;
+  std::unique_ptr<UpdateSums> sums_;  // in the steps of metrics.update_watch_interval
 };
-constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
 
-/// Makes the update from what compute_gradients reported, and sets the position of the run to after it. If the guard
-/// refuses the update (report.verdict), nothing changes. Collective over the state's world.
-/// @param observer  null: none. It changes no bits.
-void apply_update(TrainState& state, const Batch& batch, StepReport& report, UpdateObserver* observer = nullptr);
-
-/// Calls both. On return the weights of the next step may still be on their way: the decoder waits for them, and so
-/// does state.model.gatherer.wait_all().
-StepReport train_step(TrainState& state, const Batch& batch);
+/// Takes a step from its begin to its end.
+StepReport train_step(TrainState& state, const Batch& batch, const StepLimits& limits = {});
 
 }  // namespace athanor

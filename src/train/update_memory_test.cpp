@@ -21,6 +21,7 @@
 #include "train/preflight.h"
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/steps.h"
 #include "train/train_step.h"
 
 namespace athanor::update_memory_test {

@@ -4,8 +4,9 @@
 #include <cstdint>
 #include <vector>
 
-#include "train/train_step.h"
+#include "train/train_state.h"
 #include "train/update_metrics.h"
+#include "train/update_observer.h"
 
 namespace athanor {
 

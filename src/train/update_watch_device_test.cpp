@@ -7,6 +7,7 @@
 #include "train/layer_statistics.h"
 #include "train/testing/device_case.h"
 #include "train/testing/fixed_batch.h"
+#include "train/testing/steps.h"
 
 namespace athanor::update_watch_device_test {
 namespace {
@@ -34,11 +35,13 @@ INSTANTIATE_TEST_SUITE_P(, OnDeviceUpdateWatch, ::testing::Values("float32", "bf
 std::vector<ParameterUpdate> measure(const RunConfig& config, at::Device device) {
   TrainState state(config, {}, {.device = device});
   initialize_parameters(config.model, 7, state.model.parameters);
-  StepReport report = compute_gradients(state, fixed_batch(config));
+  const Batch batch = fixed_batch(config);
+  Step step(state, batch);
+  step.compute_gradients();
   for (const BucketEntry& entry : state.model.parameters.table())
     state.model.parameters.weight(entry.name).grad.fill_(1e-3);
-  apply_update(state, fixed_batch(config), report);
-  return report.updates;
+  step.update();
+  return step.finish().updates;
 }
 
 TEST_P(OnDeviceUpdateWatch, CountsAsTheCpuDoes) {

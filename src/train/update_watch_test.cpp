@@ -11,6 +11,7 @@
 #include "train/layer_statistics.h"
 #include "train/testing/few_microbatches.h"
 #include "train/testing/ranks.h"
+#include "train/testing/steps.h"
 
 namespace athanor::update_watch_test {
 namespace {
@@ -41,9 +42,12 @@ class UpdatesOfARun : public Ranks {
     std::mutex one;
     on_ranks(config, [&](TrainState& state) {
       initialize(state);
-      StepReport report = compute_gradients(state, batch(0));
+      const Batch tokens = batch(0);
+      Step step(state, tokens);
+      step.compute_gradients();
       plant(state);
-      apply_update(state, batch(0), report);
+      step.update();
+      const StepReport report = step.finish();
       const std::lock_guard lock(one);
       all.push_back(report.updates);
     });

@@ -72,9 +72,12 @@ std::map<std::string, double> moves(int64_t width, const char* scaling, bool tie
   };
   std::map<std::string, Tensor> first, last;
   for (int step = 0; step < 5; ++step) {
-    StepReport report = compute_gradients(state, fixed_tokens());
+    const Batch tokens = fixed_tokens();
+    Step now(state, tokens);
+    now.compute_gradients();
     (step == 0 ? first : last) = see();
-    apply_update(state, fixed_tokens(), report);
+    now.update();
+    now.finish();
   }
   std::map<std::string, double> moved;
   for (const char* place : {"model.layers.1.self_attn", "model.layers.1.mlp", "logits"})

@@ -51,7 +51,7 @@ void write(const std::string& path, const Named& tensors) {
 LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
   Decoder& decoder = *state.model.chunks.front();
   decoder.forward(0, microbatch.tokens, &microbatch.labels);
-  decoder.backward(0, {});
+  decoder.backward(0, {}, nullptr);
   return decoder.take_parts(0);
 }
 

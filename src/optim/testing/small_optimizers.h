@@ -8,6 +8,7 @@
 
 #include "optim/adamw.h"
 #include "optim/optimizer_set.h"
+#include "optim/testing/whole_matrices.h"
 
 namespace athanor::small {
 
@@ -114,11 +115,10 @@ class Lamb : public Optimizer {
 class Muon : public Optimizer {
  public:
   static constexpr int kIterations = 5;
-  static OptimizerDeclaration declare() {
-    return {.name = "muon", .state = {{"momentum"}}, .needs = {.whole_matrices = true}};
-  }
-  Muon(OptimizedParameters parameters, const WholeMatrices& matrices)
-      : Optimizer(declare(), std::move(parameters)), matrices_(matrices) {}
+  static OptimizerDeclaration declare() { return {.name = "muon", .state = {{"momentum"}}}; }
+  /// Collective as WholeMatrices.
+  Muon(OptimizedParameters parameters, const ShardPlan& shards)
+      : Optimizer(declare(), std::move(parameters)), matrices_(this->parameters().store(), shards) {}
 
   static Tensor orthogonal(const Tensor& matrix) {
     Tensor x = matrix / (matrix.norm() + kEps);
@@ -164,7 +164,7 @@ class Muon : public Optimizer {
     for (size_t i = 0; i < m.size(); ++i) out[i] = m[i] = kBeta1 * m[i] + g[i] * static_cast<float>(update.grad_scale);
   }
 
-  const WholeMatrices& matrices_;
+  WholeMatrices matrices_;
 };
 
 /// Liu et al. 2023 in its idea: the squared gradient of another loss stands for the diagonal of the Hessian, and is
@@ -241,7 +241,7 @@ inline OptimizerSetup make_setup(const std::string& name, const OptimizerConfig&
                                                     OptimizedParameters parameters,
                                                     const OptimizerServices& services) -> std::unique_ptr<Optimizer> {
     if (declared.name == "lamb") return std::make_unique<Lamb>(std::move(parameters), *services.sums);
-    if (declared.name == "muon") return std::make_unique<Muon>(std::move(parameters), *services.matrices);
+    if (declared.name == "muon") return std::make_unique<Muon>(std::move(parameters), *services.plan);
     if (declared.name == "sophia") return std::make_unique<Sophia>(std::move(parameters), labels);
     return std::make_unique<AdamW>(config, std::move(parameters));
   };

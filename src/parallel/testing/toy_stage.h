@@ -15,8 +15,9 @@ constexpr int64_t kActivationBytes = kBatch * kTokens * kWidth * 8;  // fp64
 
 struct ToyStage : Stage {
   int number, last;
-  Tensor weight, gradient;  ///< [width, width]
-  int breaks_at = -1;       ///< the microbatch whose forward throws
+  Tensor weight, gradient;         ///< [width, width]
+  std::vector<int> sums_began_at;  ///< microbatches with which backward got one
+  int breaks_at = -1;              ///< the microbatch whose forward throws
   at::ScalarType out_dtype = at::kDouble;
 
   ToyStage(int stage, int num_stages) : number(stage), last(num_stages - 1) {
@@ -39,7 +40,8 @@ struct ToyStage : Stage {
     return number == last ? Tensor{} : kept.y;
   }
 
-  Tensor backward(int microbatch, Tensor dy) override {
+  Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override {
+    if (sums) sums_began_at.push_back(microbatch);
     Kept& kept = kept_.at(microbatch);
     if (number == last) {
       const Tensor targets = kept.targets.unsqueeze(-1).to(at::kDouble);

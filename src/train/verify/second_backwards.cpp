@@ -49,48 +49,44 @@ bool has_second_backward(const RunConfig& config, int64_t step) {
 
 int64_t targets_in_step(const RunConfig& config) { return config.train.global_batch_size * (config.data.seq_len - 1); }
 
-SecondBackwardRecorder::SecondBackwardRecorder(TrainState& state, Trace& trace, const WholeTrace* given)
-    : state_(state), trace_(trace), given_(given) {
-  state.drawn_labels = [this](int64_t step) {
-    const auto options = at::TensorOptions(at::kLong).device(state_.model.device());
-    labels_ = std::make_shared<ops::DrawnLabels>();
-    labels_->drawn = at::full({count_tokens(state_.config)}, kNotDrawnHere, options);
-    if (given_) labels_->given = labels_in(*given_, state_.config, step).to(options.device());
-    return labels_;
-  };
-  state.second_gradients_are_ready = [this](int64_t step) {
-    add_labels(step);
-    add_gradients(step);
-  };
-}
-
-SecondBackwardRecorder::~SecondBackwardRecorder() {
-  state_.drawn_labels = nullptr;
-  state_.second_gradients_are_ready = nullptr;
-}
+namespace {
 
 // Tensor ranks draw together, and have the same labels.
-void SecondBackwardRecorder::add_labels(int64_t step) {
-  const Tensor drawn = ops::fetch(labels_->drawn);
-  const Mesh& mesh = state_.model.mesh;
-  const int64_t seq_len = state_.config.data.seq_len, tokens = drawn.numel();
-  for (const int64_t sequence : sequences_of(mesh.layout(), mesh.data_rank(), state_.config.train.micro_batch_size)) {
+void add_labels(const TrainState& state, int64_t step, const Tensor& labels_drawn, Trace& trace) {
+  const Tensor drawn = ops::fetch(labels_drawn);
+  const Mesh& mesh = state.model.mesh;
+  const int64_t seq_len = state.config.data.seq_len, tokens = drawn.numel();
+  for (const int64_t sequence : sequences_of(mesh.layout(), mesh.data_rank(), state.config.train.micro_batch_size)) {
     const Tensor labels = drawn.narrow(0, sequence * seq_len, seq_len);
     if (labels[0].item<int64_t>() == kNotDrawnHere) continue;
-    trace_.add_copy(fmt::format("step {}: the labels drawn for sequence {}", step, sequence),
-                    labels.const_data_ptr<int64_t>(), labels.nbytes());
+    trace.add_copy(fmt::format("step {}: the labels drawn for sequence {}", step, sequence),
+                   labels.const_data_ptr<int64_t>(), labels.nbytes());
     if (mesh.group(GroupKind::kTensor).rank() != 0) continue;
     const Tensor values = labels.to(at::kFloat);  // exact below 2^24
-    trace_.add_pieces(
+    trace.add_pieces(
         step, {{label_tensor(), box_slice({tokens}, {sequence * seq_len}, {seq_len}), values.const_data_ptr<float>()}});
   }
 }
 
-void SecondBackwardRecorder::add_gradients(int64_t step) {
-  auto pieces = gradient_pieces(state_.model);
+void add_gradients(const TrainState& state, int64_t step, Trace& trace) {
+  auto pieces = gradient_pieces(state.model);
   for (PieceView& piece : pieces) piece.tensor = "drawn_" + piece.tensor;
-  trace_.add_pieces(step, pieces);
-  add_gradient_copies(state_.model, fmt::format("step {}: the summed gradient on drawn labels", step), trace_);
+  trace.add_pieces(step, pieces);
+  add_gradient_copies(state.model, fmt::format("step {}: the summed gradient on drawn labels", step), trace);
+}
+
+}  // namespace
+
+void record_second_backward(TrainState& state, Step& step, Trace& trace, const WholeTrace* given) {
+  const auto options = at::TensorOptions(at::kLong).device(state.model.device());
+  const auto labels = std::make_shared<ops::DrawnLabels>();
+  labels->drawn = at::full({count_tokens(state.config)}, kNotDrawnHere, options);
+  const int64_t number = state.position.step + 1;
+  if (given) labels->given = labels_in(*given, state.config, number).to(options.device());
+  if (!step.second_backward(labels)) return;
+  add_labels(state, number, labels->drawn, trace);
+  add_gradients(state, number, trace);
+  step.learn_from_second();
 }
 
 Tensor labels_in(const WholeTrace& trace, const RunConfig& config, int64_t step) {

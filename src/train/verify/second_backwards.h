@@ -15,7 +15,7 @@
 // 10⁻¹⁰.
 
 #include "ops/label_draw.h"
-#include "train/train_state.h"
+#include "train/train_step.h"
 #include "train/verify/compare.h"
 
 namespace athanor {
@@ -31,25 +31,10 @@ bool has_second_backward(const RunConfig& config, int64_t step);
 /// Returns the number of targets of a step: of each sequence all tokens but the last have one.
 int64_t targets_in_step(const RunConfig& config);
 
-/// While it exists, the second backwards of a state are recorded: the labels that this process drew, and the summed
-/// gradients. Ranks that hold copies of either must have the same bits.
-class SecondBackwardRecorder {
- public:
-  /// @param given  null, or the trace whose labels the state learns from, in place of those that it draws.
-  SecondBackwardRecorder(TrainState& state, Trace& trace, const WholeTrace* given = nullptr);
-  ~SecondBackwardRecorder();
-  SecondBackwardRecorder(const SecondBackwardRecorder&) = delete;
-  SecondBackwardRecorder& operator=(const SecondBackwardRecorder&) = delete;
-
- private:
-  void add_labels(int64_t step);
-  void add_gradients(int64_t step);
-
-  TrainState& state_;
-  Trace& trace_;
-  const WholeTrace* given_;
-  std::shared_ptr<ops::DrawnLabels> labels_;
-};
+/// Runs the second backward of a step of `state`, if it has one, and records the labels that this process drew, and the
+/// summed gradients. Ranks that hold copies of either must have the same bits. Collective as Step::second_backward.
+/// @param given  null, or the trace whose labels the state learns from, in place of those that it draws.
+void record_second_backward(TrainState& state, Step& step, Trace& trace, const WholeTrace* given = nullptr);
 
 /// Returns the labels that `trace` has for a step, int64 [tokens of the batch]; −100 for those that it lacks.
 Tensor labels_in(const WholeTrace& trace, const RunConfig& config, int64_t step);

@@ -22,17 +22,18 @@ void initialize(TrainState& state, Trace& trace) {
 
 void record_steps(TrainState& state, int64_t last, uint64_t draw, Trace& trace) {
   const RunConfig& config = state.config;
-  const SecondBackwardRecorder second(state, trace);
-  for (int64_t step = state.position.step + 1; step <= last; ++step) {
-    const Batch batch = make_verify_batch(config, step, draw);
-    StepReport report = compute_gradients(state, batch);
-    trace.add_pieces(step, gradient_pieces(state.model));
-    add_gradient_copies(state.model, fmt::format("step {}: the summed gradient", step), trace);
-    apply_update(state, batch, report);
+  for (int64_t number = state.position.step + 1; number <= last; ++number) {
+    const Batch batch = make_verify_batch(config, number, draw);
+    Step step(state, batch);
+    record_second_backward(state, step, trace);
+    step.compute_gradients();
+    trace.add_pieces(number, gradient_pieces(state.model));
+    add_gradient_copies(state.model, fmt::format("step {}: the summed gradient", number), trace);
+    step.update();
+    trace.add_step(step.finish());
     state.model.gatherer.wait_all();
-    trace.add_step(report);
-    trace.add_pieces(step, state_pieces(state));
-    add_copies(state.model, step, trace);
+    trace.add_pieces(number, state_pieces(state));
+    add_copies(state.model, number, trace);
   }
 }
 
@@ -61,22 +62,23 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters,
                         width_ratio(config.optimizer, config.model));
   trace.add_pieces(0, master_pieces(state.model));
-  const SecondBackwardRecorder second(state, trace, &layout);
-  for (int64_t step = 1; step <= std::min(config.train.steps, layout.num_steps()); ++step) {
+  for (int64_t number = 1; number <= std::min(config.train.steps, layout.num_steps()); ++number) {
     load_master(state.model, parse_shared_by(state.config.checkpoint.load),
                 [&](const std::string& name, int64_t first, std::span<float> out) {
-                  const auto& values = layout.values(step - 1, "master", name);
+                  const auto& values = layout.values(number - 1, "master", name);
                   // A parameter that no rank holds is reported as such; it is zero here.
                   for (size_t i = 0; i < out.size(); ++i) {
                     const size_t at = static_cast<size_t>(first) + i;
                     out[i] = at < values.size() ? values[at] : 0;
                   }
                 });
-    const Batch batch = make_verify_batch(config, step, draw);
-    StepReport report = compute_gradients(state, batch);
-    trace.add_pieces(step, gradient_pieces(state.model));
-    apply_update(state, batch, report);  // for the state that routers carry to the next step
-    trace.add_step(report);
+    const Batch batch = make_verify_batch(config, number, draw);
+    Step step(state, batch);
+    record_second_backward(state, step, trace, &layout);
+    step.compute_gradients();
+    trace.add_pieces(number, gradient_pieces(state.model));
+    step.update();  // for the state that routers carry to the next step
+    trace.add_step(step.finish());
   }
   return trace;
 }

@@ -10,11 +10,11 @@ namespace {
 
 using Phase = Observation::Phase;
 
-class BucketObserver : public Observer {
+class BucketFault : public Observer {
  public:
   using Act = std::function<void(const Bucket&, Phase, const Tensor& values)>;
 
-  BucketObserver(const ParameterStore& parameters, Act act) : act_(std::move(act)) {
+  BucketFault(const ParameterStore& parameters, Act act) : act_(std::move(act)) {
     for (const Bucket& bucket : parameters.buckets()) buckets_[bucket_place(parameters, bucket)] = &bucket;
   }
   void observe(const Observation& o) override {
@@ -33,7 +33,7 @@ class BeforeReduction : public Plant {
  public:
   explicit BeforeReduction(Change change) : change_(change) {}
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketObserver>(
+    state.observers.add(std::make_shared<BucketFault>(
         state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (phase == Phase::kReduce) count(change_(state, bucket, values));
         }));
@@ -94,14 +94,14 @@ class NotAddedOverReplicas : public Plant {
  public:
   explicit NotAddedOverReplicas(Replication replication) : replication_(replication) {}
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketObserver>(
-        state.model.parameters, [this](const Bucket& bucket, Phase phase, const Tensor& values) {
-          if (bucket.replication != replication_) return;
-          if (phase == Phase::kReduced) own_[&bucket] = values.clone();
-          if (phase != Phase::kAddedOverReplicas) return;
-          values.copy_(own_.at(&bucket));
-          count(true);
-        }));
+    state.observers.add(std::make_shared<BucketFault>(state.model.parameters,
+                                                      [this](const Bucket& bucket, Phase phase, const Tensor& values) {
+                                                        if (bucket.replication != replication_) return;
+                                                        if (phase == Phase::kReduced) own_[&bucket] = values.clone();
+                                                        if (phase != Phase::kAddedOverReplicas) return;
+                                                        values.copy_(own_.at(&bucket));
+                                                        count(true);
+                                                      }));
   }
 
  private:
@@ -113,7 +113,7 @@ class NotAddedOverReplicas : public Plant {
 class CrossedBuckets : public Plant {
  public:
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketObserver>(
+    state.observers.add(std::make_shared<BucketFault>(
         state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
           if (phase == Phase::kReduce) waiting_.clear();
           if (phase == Phase::kReduced && !state.model.plan.of(bucket).replicas) cross(bucket, values);

@@ -13,6 +13,7 @@
 #include "comm/backend_decorator.h"
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
+#include "train/testing/steps.h"
 #include "train/train_step.h"
 #include "train/verify/plants/names.h"
 #include "train/verify/plants/plant.h"

@@ -19,7 +19,9 @@ class StageDecorator : public Stage {
   Tensor forward(int microbatch, Tensor x, const Labels* labels) override {
     return stage_.forward(microbatch, std::move(x), labels);
   }
-  Tensor backward(int microbatch, Tensor dy) override { return stage_.backward(microbatch, std::move(dy)); }
+  Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override {
+    return stage_.backward(microbatch, std::move(dy), sums);
+  }
   LossParts take_parts(int microbatch) override { return stage_.take_parts(microbatch); }
   Tensor forward_only(Tensor x, const Labels* labels) override { return stage_.forward_only(std::move(x), labels); }
   TokenScores score(Tensor x, const Labels* labels) override { return stage_.score(std::move(x), labels); }

@@ -1,23 +1,60 @@
-#include "optim/whole_matrices.h"
+#pragma once
+// For tests: gives an optimizer such as Muon or Shampoo whole matrices of values that each rank computes for the
+// elements that it owns, although shards cut matrices anywhere and tensor ranks hold parts of them.
 
 #include <algorithm>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "optim/tensor_parts.h"
+#include "parallel/parameters.h"
+#include "parallel/shard_plan.h"
 
 namespace athanor {
-namespace {
+
+class WholeMatrices {
+ public:
+  /// `store` and `plan` must outlive this. Collective over kTensor: the ranks tell each other where their parts of the
+  /// parameters begin and how long they are.
+  WholeMatrices(const ParameterStore& store, const ShardPlan& plan);
+
+  /// Writes this rank's values for `owned`, a range of flat memory within one parameter, to `out`.
+  using Read = std::function<void(FlatRange owned, std::span<float> out)>;
+  /// Takes the values of a parameter, fp32: [rows, columns], for stacked experts [experts held here, rows, columns], or
+  /// [width] for a norm's scale. They may be overwritten.
+  using Visit = std::function<void(const BucketEntry& entry, const Tensor& whole)>;
+
+  /// Gathers the parameters of a bucket for which `selects` is true, and visits each, on every rank. Collective over
+  /// GroupPlan::gather of the bucket, and over kTensor: every rank calls it for all buckets in one order, and `selects`
+  /// answers the same on all. A rank holds the bucket in fp32 and sends at most this number of bytes. For each selected
+  /// parameter that tensor ranks cut it also sends up to the bytes of the whole parameter in fp32, and holds these
+  /// about twice while the parts are joined.
+  void gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects, const Read& read,
+              const Visit& visit) const;
+
+  /// Copies to `out` the elements of a visited tensor that lie in `owned`, a range of the entry in flat memory.
+  static void take(const BucketEntry& entry, const Tensor& whole, FlatRange owned, std::span<float> out);
+
+ private:
+  Tensor joined(const BucketEntry& entry, const Tensor& held) const;
+
+  const ParameterStore& store_;
+  const ShardPlan& plan_;
+  TensorParts parts_;
+};
 
 // The dim of the whole parameter that tensor ranks cut; −1 if they hold it whole.
-int64_t cut_dim(const BucketEntry& entry) {
+inline int64_t cut_dim(const BucketEntry& entry) {
   const int cut = cut_dim_of_matrix(entry);
   return cut < 0 ? -1 : static_cast<int64_t>(first_matrix_dim(entry)) + cut;
 }
 
-}  // namespace
-
-WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan)
+inline WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan)
     : store_(store), plan_(plan), parts_(share_tensor_parts(store, plan)) {}
 
-void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects,
-                           const Read& read, const Visit& visit) const {
+inline void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects,
+                                  const Read& read, const Visit& visit) const {
   std::vector<const BucketEntry*> selected;
   for (const BucketEntry& entry : store_.table()) {
     if (intersect(entry.range(), bucket.range).size() > 0 && selects(entry)) selected.push_back(&entry);
@@ -40,7 +77,7 @@ void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const 
   }
 }
 
-Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const {
+inline Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const {
   comm::Communicator& ranks = plan_.mesh().group(GroupKind::kTensor);
   const auto& parts = parts_.at(&entry);
   const int64_t dim = cut_dim(entry), largest = std::ranges::max(parts, {}, &TensorPart::size).size;
@@ -62,7 +99,7 @@ Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const
   return whole;
 }
 
-void WholeMatrices::take(const BucketEntry& entry, const Tensor& whole, FlatRange owned, std::span<float> out) {
+inline void WholeMatrices::take(const BucketEntry& entry, const Tensor& whole, FlatRange owned, std::span<float> out) {
   ATHANOR_ASSERT(intersect(owned, entry.range()) == owned && std::ssize(out) == owned.size());
   // `whole` lacks the experts of other ranks.
   const bool stacked = first_matrix_dim(entry) == 1;

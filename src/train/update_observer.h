@@ -1,0 +1,26 @@
+#pragma once
+// Looks at the weights around an update.
+
+#include <cstdint>
+
+#include "layout/buckets.h"
+#include "ops/tensor.h"
+
+namespace athanor {
+
+/// Each function is called on the thread that trains. None changes what the update does.
+class UpdateObserver {
+ public:
+  virtual ~UpdateObserver() = default;
+  /// Called before and after the update of a range of flat memory: at most kUpdateBlock elements, in order. Between the
+  /// two calls the optimizer updates this range and nothing else.
+  virtual void before_update(FlatRange range) = 0;
+  virtual void after_update(FlatRange range) = 0;
+  /// On a device: returns numbers (fp64, one dim) that the host fetches with those of the step; undefined: none.
+  virtual Tensor numbers_on_device() { return {}; }
+  /// Gets them.
+  virtual void take_numbers(const Tensor& /*on_host*/) {}
+};
+constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
+
+}  // namespace athanor
