@@ -66,8 +66,8 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
       where, data.seq_len, model.max_position_embeddings);
   found.require(
       optimizer.warmup_steps <= count_schedule_steps(config),
-      "{}optimizer.warmup_steps ({}) is beyond {} ({}): set it to fewer, or leave it out, which takes a tenth "
-      "of them",
+      "{}optimizer.warmup_steps ({}) is beyond {} ({}): set it to fewer, or leave it out, which takes at most "
+      "a tenth of them",
       where, optimizer.warmup_steps,
       optimizer.schedule_steps > 0 ? "schedule_steps"
       : where.empty()              ? "train.steps"

@@ -11,19 +11,6 @@
 namespace athanor {
 namespace {
 
-int64_t largest_divisor(int64_t number, int64_t most) {
-  int64_t divisor = std::min(most, number);
-  while (divisor > 1 && number % divisor != 0) --divisor;
-  return std::max<int64_t>(1, divisor);
-}
-
-// What every batch size of the run is a multiple of.
-int64_t common_batch(const TrainConfig& train) {
-  int64_t common = train.global_batch_size;
-  for (const auto& part : train.batch_ramp) common = std::gcd(common, part.sequences);
-  return common;
-}
-
 double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // the range of fp32
 
 int64_t first_schedule_steps(const RunConfig& config) {
@@ -43,6 +30,18 @@ void choose_experts(ModelConfig& model, const std::function<bool(std::string_vie
 }
 
 }  // namespace
+
+int64_t largest_divisor(int64_t number, int64_t most) {
+  int64_t divisor = std::min(most, number);
+  while (divisor > 1 && number % divisor != 0) --divisor;
+  return std::max<int64_t>(1, divisor);
+}
+
+int64_t common_batch(const TrainConfig& train) {
+  int64_t common = train.global_batch_size;
+  for (const auto& part : train.batch_ramp) common = std::gcd(common, part.sequences);
+  return common;
+}
 
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
   choose_experts(config.model, is_set);

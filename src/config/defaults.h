@@ -28,4 +28,9 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 /// @param is_set  returns true if the user gave the field of this name ("optimizer.lr").
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set);
 
+/// Returns the largest divisor of a number that is not above `most`; 1 if either is below 1.
+int64_t largest_divisor(int64_t number, int64_t most);
+/// Returns what every batch size of the run, or of its first training phase, is a multiple of.
+int64_t common_batch(const TrainConfig& train);
+
 }  // namespace athanor

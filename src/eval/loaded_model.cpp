@@ -1,7 +1,5 @@
 #include "eval/loaded_model.h"
 
-#include <algorithm>
-
 #include "base/console.h"
 #include "base/text.h"
 #include "config/dump.h"
@@ -98,10 +96,8 @@ void fill(LoadedModel& model, const std::filesystem::path& path) {
 
 // A model whose weights are not finite gives some token, or some score, whatever it is asked. Collective.
 void refuse_what_is_not_finite(const LoadedModel& model, const std::filesystem::path& path) {
-  comm::Communicator& world = model.state->mesh.world().all();
-  const auto by_rank = gather_texts(world, first_non_finite_weight(model.state->parameters));
-  const auto found = std::ranges::find_if(by_rank, [](const std::string& name) { return !name.empty(); });
-  const std::string name = broadcast_text(world, found == by_rank.end() ? "" : *found);
+  const std::string name =
+      first_of_any(model.state->mesh.world().all(), first_non_finite_weight(model.state->parameters));
   ATHANOR_CHECK_CHECKPOINT(name.empty(),
                            "{}: {} is not finite as {}, so that nothing which the model computes would mean anything; "
                            "take another model or an older checkpoint",

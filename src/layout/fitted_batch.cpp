@@ -1,8 +1,6 @@
 #include "layout/fitted_batch.h"
 
-#include <algorithm>
-#include <numeric>
-
+#include "config/defaults.h"
 #include "layout/layout.h"
 
 namespace athanor {
@@ -10,10 +8,7 @@ namespace {
 
 // Makes `micro_batch` divide the sequences of a data rank.
 void fit(int64_t batch, int64_t data_ranks, int64_t& micro_batch) {
-  if (batch % data_ranks != 0 || micro_batch < 1) return;
-  const int64_t sequences = batch / data_ranks;
-  micro_batch = std::min(micro_batch, sequences);
-  while (sequences % micro_batch != 0) --micro_batch;
+  if (batch % data_ranks == 0) micro_batch = largest_divisor(batch / data_ranks, micro_batch);
 }
 
 }  // namespace
@@ -24,9 +19,7 @@ std::vector<std::string> fit_to_ranks(RunConfig& config, int world_size) {
   const int64_t cut = p.tensor_parallel_degree * p.pipeline_parallel_degree;
   if (train.micro_batch_not_set && config.moe.balance == "none" && cut > 0 && world_size % cut == 0) {
     const int64_t data_ranks = world_size / cut;
-    int64_t common = train.global_batch_size;  // what every batch of a ramp is a multiple of
-    for (const auto& part : train.batch_ramp) common = std::gcd(common, part.sequences);
-    fit(common, data_ranks, train.micro_batch_size);
+    fit(common_batch(train), data_ranks, train.micro_batch_size);
     for (auto& stage : train.stages)
       if (stage.global_batch_size > 0) fit(stage.global_batch_size, data_ranks, stage.micro_batch_size);
   }

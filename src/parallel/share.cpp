@@ -1,5 +1,7 @@
 #include "parallel/share.h"
 
+#include <algorithm>
+
 namespace athanor {
 namespace {
 
@@ -61,6 +63,12 @@ std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::stri
   const auto* at = static_cast<const char*>(all.data_ptr());
   for (size_t i = 0; ranks.rank() == 0 && i < n; at += from[i++]) texts.emplace_back(at, static_cast<size_t>(from[i]));
   return texts;
+}
+
+std::string first_of_any(comm::Communicator& ranks, const std::string& text) {
+  const auto texts = gather_texts(ranks, text);
+  const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
+  return broadcast_text(ranks, found == texts.end() ? "" : *found);
 }
 
 }  // namespace athanor

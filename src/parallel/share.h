@@ -31,5 +31,7 @@ std::string broadcast_text(comm::Communicator& ranks, const std::string& text, c
 /// Returns every rank's text, by rank, on the first one; an empty vector on the others. Collective; waits.
 std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text,
                                       const WaitFor& wait = wait_for_pending);
+/// Returns the first rank's text that is not empty, on all ranks; "" if all are. Collective; waits.
+std::string first_of_any(comm::Communicator& ranks, const std::string& text);
 
 }  // namespace athanor

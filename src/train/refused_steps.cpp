@@ -16,13 +16,6 @@
 namespace athanor {
 namespace {
 
-// Returns the first text that is not empty, by rank. Collective.
-std::string first_of_any(comm::Communicator& world, const std::string& text) {
-  const auto texts = gather_texts(world, text);
-  const auto found = std::ranges::find_if(texts, [](const std::string& each) { return !each.empty(); });
-  return broadcast_text(world, found == texts.end() ? "" : *found);
-}
-
 // The sign of a NaN depends on the processor, and means nothing.
 double without_sign_of_nan(double value) {
   return std::isnan(value) ? std::numeric_limits<double>::quiet_NaN() : value;

@@ -203,10 +203,11 @@ StepReport Step::finish() {
   if (on_device_) fetch_numbers();
   if (!was_updated_) return std::move(report_);
   if (on_device_) judge();
-  if (report_.verdict == Verdict::kApply) advance();
-  if (report_.verdict != Verdict::kApply) report_.largest_logit.reset();
+  const bool is_applied = report_.verdict == Verdict::kApply;
+  if (is_applied) advance();
+  if (!is_applied) report_.largest_logit.reset();
   watch_.add_to(report_.optimizer_s, report_.optimizer_wait_s);
-  if (sums_ && report_.verdict == Verdict::kApply) report_.updates = sums_->take(report_.lr);
+  if (sums_ && is_applied) report_.updates = sums_->take(report_.lr);
   return std::move(report_);
 }
 

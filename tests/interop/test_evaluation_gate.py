@@ -212,16 +212,22 @@ def events_so_far(run):
     return '"evaluation"' in (run.folder / "events.jsonl").read_text()
 
 
+def ended_in_the_evaluation(run, words, step):
+    """Trains until an evaluation of 4,006 documents begins, and ends the run there. Returns its exit code and what it told."""
+    settings = [part for override in words for part in ("--set", override)]
+    process = subprocess.Popen([str(run.athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert any(f"step {step}: evaluating 4,006 documents" in line for line in process.stderr)
+    process.terminate()
+    said = process.communicate(timeout=300)[1]
+    return process.returncode, said
+
+
 def test_a_signal_ends_an_evaluation_without_a_result(athanor, data, tmp_path):
     gate = write_rows(tmp_path, count=4000)
     run = Run(athanor, tmp_path, data, "llama")
     words = [*gate, *ENDLESS, "eval.interval=1"]
-    settings = [part for override in words for part in ("--set", override)]
-    process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    begins = next(line for line in process.stderr if "step 1: evaluating 4,006 documents" in line)
-    process.terminate()
-    said = process.communicate(timeout=300)[1]
-    assert begins and process.returncode == 143, said
+    code, said = ended_in_the_evaluation(run, words, step=1)
+    assert code == 143, said
     assert "a signal has ended the evaluation" in said
     assert len(run.checkpoints()) == 1
 
@@ -230,12 +236,8 @@ def test_a_signal_during_the_evaluation_before_the_first_step_loses_no_start(ath
     gate = write_rows(tmp_path, count=4000)
     run = Run(athanor, tmp_path, data, "llama")
     words = [*gate, *ENDLESS, "eval.on_start=true", "eval.interval=100"]
-    settings = [part for override in words for part in ("--set", override)]
-    process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    begins = next(line for line in process.stderr if "step 0: evaluating 4,006 documents" in line)
-    process.terminate()
-    said = process.communicate(timeout=300)[1]
-    assert begins and process.returncode == 143 and "a signal has ended the evaluation" in said, said
+    code, said = ended_in_the_evaluation(run, words, step=0)
+    assert code == 143 and "a signal has ended the evaluation" in said, said
     assert run.checkpoints() == [] and not events(run, "evaluation")
     run.train(*words, "eval.limit=20", "train.steps=1", "optimizer.warmup_steps=1")
     assert [event["step"] for event in events(run, "evaluation")] == [0, 1]
@@ -256,12 +258,8 @@ def test_an_evaluation_that_a_signal_ended_after_the_last_step_is_made_up_with_i
     gate = write_rows(tmp_path, count=4000)
     run = Run(athanor, tmp_path, data, "llama")
     words = [*gate, "train.steps=1", "optimizer.warmup_steps=1", "train.validation_interval=0", rules("words.acc > -1")]
-    settings = [part for override in words for part in ("--set", override)]
-    process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    begins = next(line for line in process.stderr if "step 1: evaluating 4,006 documents" in line)
-    process.terminate()
-    said = process.communicate(timeout=300)[1]
-    assert begins and process.returncode == 143, said
+    code, said = ended_in_the_evaluation(run, words, step=1)
+    assert code == 143, said
     done = run.train(*words, "eval.limit=20", check=False)
     assert done.returncode == 77 and "and the run is complete" in done.stderr, done.stderr
     assert run.train(*words, "eval.limit=20", check=False).returncode == 0, "it is evaluated, and has nothing to do"
