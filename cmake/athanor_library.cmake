@@ -10,7 +10,7 @@ include(athanor_version)
 add_library(athanor_library SHARED ${ATHANOR_BUILD_INFO}
   ${CMAKE_SOURCE_DIR}/src/kernels/cpu/matmul_path.cpp)  # `athanor --version` names the paths that this CPU has
 add_dependencies(athanor_library athanor_commit)
-foreach(room base config arch layout board launch wire staging tokenizer documents tasks dataset prepare checkpoint plot report)
+foreach(room base record config arch layout board launch wire staging tokenizer documents tasks dataset prepare checkpoint plot report)
   # The objects make the library; the room after them only names the libraries that it needs.
   target_sources(athanor_library PRIVATE $<TARGET_OBJECTS:athanor_${room}>)
   target_link_libraries(athanor_library PRIVATE athanor_${room})

@@ -86,7 +86,7 @@ function(athanor_precompile target)
     string(APPEND header _light)
     target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
     if(PCH_TORCH)  # reading the header takes 2 s for each batch
-      set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 12)
+      set_target_properties(${target} PROPERTIES UNITY_BUILD_BATCH_SIZE 24)
     endif()
   endif()
   if(NOT PCH_TORCH AND NOT ATHANOR_UNITY)  # each file alone has to include what it uses

@@ -59,13 +59,17 @@ def ops(machine, clock):
 
 
 def training(machine, clock):
-    _, count = run_gtest(machine, clock, "train_test", "OnDevice.TwentySteps*:OnDeviceStep.Other*:CapturedStep.*", "training")
+    count = 0
+    for program, tests in (("train_test", "CapturedStep.*"), ("saves_test", "OnDevice.TwentySteps*:OnDeviceStep.Other*")):
+        count += run_gtest(machine, clock, program, tests, f"training-{program}")[1]
     return f"{count} tests: 20 steps of each family, in fp32 and bf16, and of each optimizer, differ from the CPU's by what rounding makes of them", \
         {"tests": count}
 
 
 def checkpoints(machine, clock):
-    _, count = run_gtest(machine, clock, "train_test", "OnDeviceCheckpoints.*:OnDeviceRuns.ARun*", "checkpoints")
+    count = 0
+    for program, tests in (("saves_test", "OnDeviceCheckpoints.*"), ("run_test", "OnDeviceRuns.ARun*")):
+        count += run_gtest(machine, clock, program, tests, f"checkpoints-{program}")[1]
     return f"{count} tests: checkpoints move between CPU and device, and a resumed run has the same bits", {"tests": count}
 
 

@@ -1,6 +1,6 @@
 #include "arch/flops.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 namespace {
 
 double matmul(double m, double n, double k) { return 2 * m * n * k; }
@@ -49,4 +49,4 @@ double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_
   return 3 * count_forward_flops(model, num_sequences, seq_len).total();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

@@ -9,7 +9,7 @@
 
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 
 struct FlopCount {
   double attention_projections = 0;
@@ -31,4 +31,4 @@ double count_output_flops(const ModelConfig& model, int64_t num_tokens);
 /// Returns the FLOPs of forward and backward. Each multiplication has two in backward (for input and weight).
 double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

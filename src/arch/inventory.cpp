@@ -2,7 +2,7 @@
 
 #include "config/families.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 namespace {
 
 void add_attention(const ModelConfig& m, int64_t layer, const std::string& prefix, std::vector<ParameterSpec>& out) {
@@ -84,4 +84,4 @@ int64_t count_active_parameters(const ModelConfig& model) {
   return active;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

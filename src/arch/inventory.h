@@ -8,7 +8,7 @@
 
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 
 /// The function of a parameter; its initialisation and its parallelism follow from it. In the shapes V is vocab_size,
 /// D hidden_size, E num_experts, and F the intermediate size: that of a dense layer, or of one expert.
@@ -60,4 +60,4 @@ int64_t count_parameters(const ModelConfig& model);
 /// parameters of the papers).
 int64_t count_active_parameters(const ModelConfig& model);
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

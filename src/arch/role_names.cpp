@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 namespace {
 
 constexpr std::array<std::pair<const char*, Role>, 15> kNames{{{"embedding", Role::kEmbedding},
@@ -43,4 +43,4 @@ bool takes_parameter(const std::string& word, const ParameterSpec& spec) {
   return role ? spec.role == *role : matches_wildcard(word, spec.name);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

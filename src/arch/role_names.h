@@ -7,7 +7,7 @@
 
 #include "arch/inventory.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 
 /// Returns all names: embedding, norm, qk_norm, query, …, output.
 std::vector<std::string> role_names();
@@ -19,4 +19,4 @@ std::optional<Role> find_role(const std::string& name);
 /// (base/text.h: matches_wildcard).
 bool takes_parameter(const std::string& word, const ParameterSpec& spec);
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 namespace {
 
 constexpr const char* kFinalNorm = "model.norm.weight";
@@ -46,4 +46,4 @@ double rate_factor(const std::string& optimizer, const std::string& muon_scale, 
   return ratio;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

@@ -25,7 +25,7 @@
 #include "arch/inventory.h"
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline arch {
 
 enum class WidthClass { kInput, kHidden, kOutput };
 
@@ -43,4 +43,4 @@ double initial_factor(WidthClass width, double ratio);
 /// @param muon_scale  as in the configuration.
 double rate_factor(const std::string& optimizer, const std::string& muon_scale, WidthClass width, double ratio);
 
-}  // namespace athanor
+}  // namespace athanor::inline arch

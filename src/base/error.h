@@ -3,7 +3,7 @@
 //
 // A message carries the numbers and the remedy: "num_heads (12) must divide hidden_size (100); set
 // model.hidden_size to a multiple of 12". Assertions are for bugs; an expected absence is std::optional.
-// Errors that end the process are caught in main, or in train/in_world.h while ranks communicate. Both print the
+// Errors that end the process are caught in main, or in run/in_world.h while ranks communicate. Both print the
 // message on one line and exit with the code that base/failure.h derives from `exit_code()`.
 
 #include <fmt/core.h>

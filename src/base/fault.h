@@ -8,7 +8,7 @@
 // and int (signals to this process), stallN (the thread stops for N seconds: "stall60"), and enospc and eio (at points
 // that call fault_errno). The names are those of
 // base/fault_points.h. Faults that compute wrong results are not fault points; `athanor verify --plant`
-// (train/verify/plants/) puts them into a run from outside.
+// (verify/plants/) puts them into a run from outside.
 
 #include <cstdint>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// What the threads of a rank did when, for the trace of one step (train/step_trace.h).
+// What the threads of a rank did when, for the trace of one step (metrics/step_trace.h).
 //
 // A log keeps nothing until start(), and a call costs a comparison until then. Any thread may call it.
 

@@ -26,9 +26,9 @@
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "ops/transfer.h"
-#include "train/in_world.h"
-#include "train/rank_devices.h"
-#include "train/same_settings.h"
+#include "run/in_world.h"
+#include "run/rank_devices.h"
+#include "run/same_settings.h"
 
 namespace athanor::bench {
 namespace {
@@ -242,7 +242,7 @@ nlohmann::json measure_dispatches(const Ranks& ranks, const BenchCommArguments& 
 }
 
 // Collective.
-Ranks join(comm::World& world, const BenchCommArguments& given) {
+Ranks join_ranks(comm::World& world, const BenchCommArguments& given) {
   Ranks ranks{world, agree_on_devices(given.device, "--device", world), nullptr, nullptr, nullptr};
   const int n = world.size();
   if (!ranks.device.is_cpu()) ranks.on_devices = world.make_group(runs_of(n, n), "all", ranks.device);
@@ -276,7 +276,7 @@ Options compared_options(const BenchCommArguments& given) {
 }
 
 void measure_comm(comm::World& world, const BenchCommArguments& given) {
-  const Ranks ranks = join(world, given);
+  const Ranks ranks = join_ranks(world, given);
   const at::ScalarType dtype = dtypes_of(given.dtype).front();
   verify(ranks, dtype);
   if (ranks.speaks()) {

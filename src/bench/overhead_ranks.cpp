@@ -15,13 +15,13 @@
 #include "bench/random_batch.h"
 #include "comm/thread_ranks.h"
 #include "config/toml_reader.h"
+#include "memory/preflight.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "optim/gradient_norm.h"
 #include "parallel/loss_sum.h"
+#include "run/start.h"
 #include "train/microbatch.h"
-#include "train/preflight.h"
-#include "train/start.h"
 
 namespace athanor::bench {
 namespace {

@@ -5,10 +5,10 @@
 #include <limits>
 
 #include "base/process.h"
+#include "metrics/gemm_peak.h"
 #include "ops/device_choice.h"
 #include "ops/transfer.h"
 #include "ops/type_name.h"
-#include "train/gemm_peak.h"
 
 namespace athanor::bench {
 

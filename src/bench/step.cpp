@@ -19,13 +19,13 @@
 #include "bench/report.h"
 #include "bench/step_parts.h"
 #include "config/toml_reader.h"
+#include "memory/preflight.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "ops/launches.h"
 #include "ops/transfer.h"
-#include "train/preflight.h"
-#include "train/start.h"
+#include "run/start.h"
 #include "train/train_step.h"
 
 namespace athanor::bench {

@@ -52,8 +52,6 @@ std::vector<Place> places_of_this_node(const fs::path& run_dir) {
   return places;
 }
 
-fs::path probe_request_of(const fs::path& run_dir) { return run_dir / "probe.request"; }
-
 fs::path reports_of(const fs::path& run_dir) { return run_dir / "board"; }
 
 fs::path requests_of(const fs::path& run_dir) { return reports_of(run_dir) / "requests"; }

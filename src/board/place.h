@@ -42,9 +42,6 @@ std::filesystem::path reports_of(const std::filesystem::path& run_dir);
 /// Returns RUN/board/requests, which has a folder for each request for stacks (stack_request.h).
 std::filesystem::path requests_of(const std::filesystem::path& run_dir);
 
-/// Returns the file whose presence asks a run for a probe of its ranks and nodes (train/probe.h).
-std::filesystem::path probe_request_of(const std::filesystem::path& run_dir);
-
 /// Returns a path that means the same in every working folder.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
 

@@ -5,10 +5,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <fstream>
 #include <thread>
 
-#include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/files.h"
 #include "base/process.h"
@@ -16,6 +14,8 @@
 #include "board/place.h"
 #include "board/report_socket.h"
 #include "board/run_files.h"
+#include "record/events.h"
+#include "record/run_folder.h"
 
 namespace athanor::board {
 namespace fs = std::filesystem;
@@ -157,26 +157,14 @@ RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd
 }
 
 std::optional<RunEnd> end_of_run(const fs::path& run_dir) {
-  std::ifstream events(run_dir / "events.jsonl");
   std::optional<RunEnd> end;
-  for (std::string line; std::getline(events, line);) {
-    const auto json = read_json(line);
-    if (!json.is_object() || !json.value("event", nlohmann::json()).is_string()) continue;
-    const std::string event = json["event"];
-    if (event == "start" || event == "resume" || event == "went_back") end.reset();
-    if (event != "end") continue;
-    try {
-      end = RunEnd{json.value("attempt", int64_t{0}),
-                   json.value("step", int64_t{0}),
-                   json.value("exit_code", 0),
-                   json.value("cause", ""),
-                   json.value("text", ""),
-                   {},
-                   json.value("time", 0.0)};
-      if (json.contains("rank") && json["rank"].is_number()) end->rank = json["rank"].get<int>();
-    } catch (const nlohmann::json::exception&) {
-      // a line of another version: it does end the attempt
-    }
+  for (const Event& event : read_events(RunFolder{run_dir}.events())) {
+    if (event.is_start()) end.reset();
+    if (event.kind != "end") continue;
+    end = RunEnd{event.attempt,       event.step,         static_cast<int>(event.integer("exit_code")),
+                 event.text("cause"), event.text("text"), {},
+                 event.time};
+    if (event.integer("rank", -1) >= 0) end->rank = static_cast<int>(event.integer("rank"));
   }
   return end;
 }

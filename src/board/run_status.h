@@ -57,6 +57,7 @@ struct RunStatus {
 RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd> end, double now);
 
 /// Returns the end of the last attempt in the run's history; nothing if that attempt has no end, or has no history.
+/// @throws IoError.
 std::optional<RunEnd> end_of_run(const std::filesystem::path& run_dir);
 
 /// Returns the lines for people, and the same as JSON (docs/board.md).

@@ -15,7 +15,7 @@
 #include "base/text.h"
 #include "checkpoint/diff_values.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 constexpr int64_t kDiffWindow = 512 << 10;  // elements; 2 MiB of each side
@@ -159,4 +159,4 @@ CheckpointDifference diff_checkpoints(const CheckpointReader& a, const Checkpoin
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

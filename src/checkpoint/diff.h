@@ -7,7 +7,7 @@
 
 #include "checkpoint/reader.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct TensorDifference {
   enum class Kind { kOnlyInA, kOnlyInB, kShape, kElements };
@@ -53,4 +53,4 @@ struct DiffOptions {
 /// @throws CheckpointError if no tensor has a name that the pattern matches, and as CheckpointReader::load; IoError.
 CheckpointDifference diff_checkpoints(const CheckpointReader& a, const CheckpointReader& b, const DiffOptions& options);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

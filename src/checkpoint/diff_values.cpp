@@ -6,7 +6,7 @@
 #include "checkpoint/json_members.h"
 #include "config/changes.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -55,4 +55,4 @@ std::vector<ValueDifference> diff_values(const Manifest& a, const Manifest& b) {
   return found;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -7,7 +7,7 @@
 
 #include "base/half.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 struct DtypeRow {
@@ -93,4 +93,4 @@ bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* 
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

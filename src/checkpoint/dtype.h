@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 using Shape = std::vector<int64_t>;
 
@@ -36,4 +36,4 @@ bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* 
 /// Widens a number of the type F16 (IEEE 754 half precision).
 float f16_to_float(uint16_t bits);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

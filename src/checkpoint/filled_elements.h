@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 class FilledElements {
  public:
@@ -38,4 +38,4 @@ class FilledElements {
   int64_t count_, num_filled_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -11,7 +11,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// @param first  the place of values[0] in the tensor.
 /// @param where  the model, for the message. @throws CheckpointError naming the first value that is not finite.
@@ -24,4 +24,4 @@ inline void require_finite(std::span<const float> values, const std::string& ten
                            where, first + (bad - values.begin()), tensor, std::isnan(*bad) ? "nan" : "infinite");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -16,7 +16,7 @@
 #include "config/checks.h"
 #include "config/families.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -310,4 +310,4 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   return json.dump(2) + "\n";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -16,7 +16,7 @@
 #include "checkpoint/router_rows.h"
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct HfConfig {
   ModelConfig model;
@@ -48,4 +48,4 @@ void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path
 /// family.
 std::string hf_config_text(const HfConfig& config, Dtype dtype);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -17,7 +17,7 @@
 #include "checkpoint/safetensors.h"
 #include "config/families.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -219,4 +219,4 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/team.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Returns all of a parameter's elements, row-major, experts stacked. Called once for each parameter, in the order of
 /// the inventory; the result must stay valid until the next call.
@@ -49,4 +49,4 @@ void export_hf_folder(const std::filesystem::path& folder, const HfConfig& confi
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterReader& reader,
                       const HfExportOptions& options = {}, const Team& team = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 #include "checkpoint/json_members.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 // Members that do not change the text, or that --max-new-tokens stands for.
@@ -42,4 +42,4 @@ HfGeneration read_hf_generation(const std::filesystem::path& folder) {
   return parse_hf_generation(read_file(file), file.string());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct HfGeneration {
   std::string text;                    ///< the whole file, so that it can be written back; empty: there is none
@@ -24,4 +24,4 @@ HfGeneration parse_hf_generation(std::string_view text, const std::string& where
 /// Reads the file in `folder`; without it the result is empty. @throws as above; IoError.
 HfGeneration read_hf_generation(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -202,4 +202,4 @@ void HfFolder::read(const std::string& name, float* out) const {
   read(name, 0, {out, static_cast<size_t>(found->second.num_elements)});
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -11,7 +11,7 @@
 #include "checkpoint/hf_config.h"
 #include "checkpoint/safetensors.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 class HfFolder {
  public:
@@ -74,4 +74,4 @@ bool is_hf_folder(const std::filesystem::path& folder);
 /// finish, or if a run wrote the folder: then weights are meant, and HfFolder::open either reads them or throws.
 bool has_weights(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -10,7 +10,7 @@
 #include "checkpoint/json_members.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 void keep_hf_settings(const HfConfig& config, const std::filesystem::path& run_folder) {
   nlohmann::json ids = nlohmann::json::object();
@@ -37,4 +37,4 @@ void add_kept_settings(const std::filesystem::path& run_folder, HfConfig& config
   if (!own || std::ranges::find(ends, *own) != ends.end()) config.eos_token_ids = std::move(ends);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

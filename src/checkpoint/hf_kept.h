@@ -6,7 +6,7 @@
 
 #include "checkpoint/hf_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Has bos_token_id, eos_token_id and pad_token_id of config.json.
 inline constexpr const char* kKeptTokensName = "token_ids.json";
@@ -20,4 +20,4 @@ void keep_hf_settings(const HfConfig& config, const std::filesystem::path& run_f
 /// @throws CheckpointError for a damaged file; IoError.
 void add_kept_settings(const std::filesystem::path& run_folder, HfConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 constexpr std::string_view kExperts = ".experts.";
@@ -32,4 +32,4 @@ HfFused hf_fused_tensor(const ParameterSpec& parameter) {
   return {{experts + "gate_up_proj", fused}, first, 2 * one_expert};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

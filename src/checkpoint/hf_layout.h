@@ -8,7 +8,7 @@
 #include "arch/inventory.h"
 #include "checkpoint/dtype.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 inline constexpr const char* kHfConfigName = "config.json";
 inline constexpr const char* kHfWeightsName = "model.safetensors";
@@ -33,4 +33,4 @@ struct HfFused {
 };
 HfFused hf_fused_tensor(const ParameterSpec& parameter);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

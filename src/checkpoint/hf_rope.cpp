@@ -4,7 +4,7 @@
 
 #include "checkpoint/json_members.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -123,4 +123,4 @@ void write_hf_rope(const ModelConfig& m, Json& config) {
   config["rope_parameters"] = rope;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Reads the members of either version into `model`'s rope_theta and rope_scaling; as in transformers, rope_scaling
 /// takes precedence over rope_parameters. The model's max_position_embeddings must be set. Faults and what we do not
@@ -18,4 +18,4 @@ void read_hf_rope(const nlohmann::json& config, ModelConfig& model, std::vector<
 /// Writes the members of both versions.
 void write_hf_rope(const ModelConfig& model, nlohmann::json& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

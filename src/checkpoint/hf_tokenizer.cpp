@@ -7,7 +7,7 @@
 #include "base/files.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -103,4 +103,4 @@ void write_hf_tokenizer(const fs::path& folder, const fs::path& tokenizer, const
   if (!fs::exists(folder / kTokenizerConfig)) write_file_atomically(folder / kTokenizerConfig, settings);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -6,7 +6,7 @@
 
 #include "checkpoint/hf_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Returns the folder's tokenizer.json, otherwise its tokenizer.model (SentencePiece); empty if it has neither.
 std::filesystem::path find_tokenizer_file(const std::filesystem::path& folder);
@@ -27,4 +27,4 @@ void copy_tokenizer_settings(const std::filesystem::path& from_folder, const std
 void write_hf_tokenizer(const std::filesystem::path& folder, const std::filesystem::path& tokenizer,
                         const HfConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 constexpr int kMaxDepth = 64;  // ours are at most 5 deep; a bound also bounds every later walk over the tree
@@ -185,4 +185,4 @@ void read_json_records(std::string_view text, const std::string& where, uint64_t
   nlohmann::json::sax_parse(WatchedText(begin, begin, &behind), WatchedText(begin, end, &behind), &events);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

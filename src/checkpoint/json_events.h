@@ -10,7 +10,7 @@
 
 #include "checkpoint/json_records.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Builds one value from its events. `where` names the source in messages.
 /// @throws CheckpointError if a key occurs twice in an object.
@@ -82,4 +82,4 @@ class JsonEvents {
   JsonRecord record_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

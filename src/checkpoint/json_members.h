@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// The largest size or token id that is accepted: no model has larger ones.
 inline constexpr int64_t kMaxSize = int64_t{1} << 31;
@@ -119,4 +119,4 @@ class JsonMembers {
   std::vector<std::string>& problems_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 void JsonRecord::key(std::string_view key) {
   for (size_t i = 0; i < num_members_; ++i)
@@ -73,4 +73,4 @@ const std::vector<int64_t>& JsonRecord::sizes(std::string_view key) const {
   return found.list;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// An object whose members are texts, whole numbers and short lists of whole numbers. Members of other types are read,
 /// but their values are not kept. One record is filled again and again, so that reading the next allocates nothing.
@@ -80,4 +80,4 @@ class JsonTaker {
 void read_json_records(std::string_view text, const std::string& where, uint64_t first_byte, JsonTaker& taker,
                        const std::function<void(size_t)>& behind = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

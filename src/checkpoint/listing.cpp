@@ -20,7 +20,7 @@
 #include "checkpoint/step_words.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -227,4 +227,4 @@ std::optional<DescribedCheckpoint> describe_checkpoint(const FoundCheckpoint& fo
 
 uint64_t bytes_below(const fs::path& folder) { return look_at_files(folder).num_bytes; }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 enum class CheckpointKind { kFull, kModel };
 
@@ -55,4 +55,4 @@ std::optional<DescribedCheckpoint> describe_checkpoint(const FoundCheckpoint& fo
 /// Returns the bytes of all files below a folder; files that disappear in the meantime do not count.
 uint64_t bytes_below(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

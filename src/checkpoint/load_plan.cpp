@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 enum Need : int64_t { kPart = 1, kWhole = 2 };
@@ -60,4 +60,4 @@ std::vector<bool> pieces_to_hash(const std::vector<int64_t>& claims, const std::
   return mine;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

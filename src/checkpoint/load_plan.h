@@ -13,7 +13,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// What the targets of one member need, in the order of the pieces.
 struct LoadPlan {
@@ -48,4 +48,4 @@ class ByteShares {
   int members_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -14,7 +14,7 @@
 #include "base/text.h"
 #include "checkpoint/local_store.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -80,4 +80,4 @@ std::string describe_local(const LocalListing& listing) {
   return text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// A local checkpoint, as far as it is on this host.
 struct LocalHere {
@@ -32,4 +32,4 @@ std::optional<LocalListing> list_local(const std::filesystem::path& run_dir);
 /// Returns it in one line.
 std::string describe_local(const LocalListing& listing);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -95,4 +95,4 @@ std::vector<FileMove> moves_of_text(const std::string& text) {
   return moves;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 
 #include "checkpoint/local_store.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct LocalChoice {
   int64_t step = 0, attempt = 0;
@@ -57,4 +57,4 @@ std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<st
 std::string text_of_moves(const std::vector<FileMove>& moves);
 std::vector<FileMove> moves_of_text(const std::string& text);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

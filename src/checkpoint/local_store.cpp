@@ -14,7 +14,7 @@
 #include "base/log.h"
 #include "checkpoint/rotation.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -277,4 +277,4 @@ void write_local_run(const LocalRun& run, int64_t attempt, const std::vector<Loc
   write_file_atomically(run.run_dir / kWhereName, where.dump(1) + "\n");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

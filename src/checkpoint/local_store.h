@@ -17,7 +17,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 inline constexpr const char* kWhereName = "where.json";
 
@@ -123,4 +123,4 @@ struct LocalNode {
 /// Writes where.json into the run's folder: whose pieces are on which node, with a copy on which. @throws IoError.
 void write_local_run(const LocalRun& run, int64_t attempt, const std::vector<LocalNode>& nodes);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

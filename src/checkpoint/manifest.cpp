@@ -14,7 +14,7 @@
 #include "base/hash.h"
 #include "checkpoint/manifest_head.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -181,4 +181,4 @@ void join_manifests(Manifest& whole, Manifest part) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -28,7 +28,7 @@
 #include "base/error.h"
 #include "checkpoint/slice.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
@@ -127,4 +127,4 @@ Manifest parse_manifest_part(std::string_view text, const std::string& where);
 /// for a tensor with two shapes or a file written twice.
 void join_manifests(Manifest& whole, Manifest part);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -4,11 +4,11 @@
 #include <cstddef>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 inline constexpr const char* kManifestFormat = "athanor-checkpoint";
 inline constexpr std::string_view kManifestHashStart = "{\"hash\": \"";
 inline constexpr std::string_view kManifestHashEnd = "\",\n";
 inline constexpr size_t kManifestHashDigits = 32;
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 #include "checkpoint/manifest_head.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -255,4 +255,4 @@ Manifest parse_manifest_part(std::string_view text, const std::string& where) {
   return read(text, where, false, ManifestTaker::Pieces::kKeep, {});
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

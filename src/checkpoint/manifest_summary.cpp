@@ -8,7 +8,7 @@
 #include "checkpoint/manifest_head.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 // The writer begins each table on a new line, and a text in JSON contains no line break.
@@ -58,4 +58,4 @@ ManifestSummary read_manifest_summary(const std::filesystem::path& file) {
           json_member(head, "state", where)};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct ManifestSummary {
   std::string version, commit;  ///< those of the program that wrote it; empty if the manifest names none
@@ -19,4 +19,4 @@ struct ManifestSummary {
 /// @throws CheckpointError if this is not the beginning of a manifest that this program reads; IoError.
 ManifestSummary read_manifest_summary(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -13,7 +13,7 @@
 #include "checkpoint/json_members.h"
 #include "config/checks.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 class JsonFields : public Fields {
@@ -230,4 +230,4 @@ std::vector<std::string> resolve_model_from(RunConfig& config) {
   return lines;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

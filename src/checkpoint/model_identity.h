@@ -8,7 +8,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Returns an object of every field of the configuration that shapes or interprets the weights, with keys such as
 /// "hidden_size" and "rope_scaling.factor". It leaves out where the model came from, how it was initialised, and for
@@ -33,4 +33,4 @@ std::vector<std::string> check_same_model(const nlohmann::json& stored, const Mo
 /// @throws CheckpointError if there is no such folder, it is no model, or the model is invalid with those changes.
 std::vector<std::string> resolve_model_from(RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -17,7 +17,7 @@
 #include "checkpoint/strict_json.h"
 #include "config/toml_reader.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -164,4 +164,4 @@ ModelSource open_verified_source(const fs::path& folder) {
   return with_io_errors([&] { return open_source(folder, /*verify=*/false); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

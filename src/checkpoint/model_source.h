@@ -10,7 +10,7 @@
 #include "base/text_template.h"
 #include "checkpoint/hf_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct ModelSource {
   HfConfig config;  ///< the model, its router bias, and the tokens that end texts as far as they are known
@@ -36,4 +36,4 @@ ModelSource open_model_source(const std::filesystem::path& path);
 /// Opens a folder that another process has opened so, ModelSource::folder, without computing its hashes again.
 ModelSource open_verified_source(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

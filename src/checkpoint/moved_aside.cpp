@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 
 fs::path MovedAside::aside_name(const fs::path& path) {
@@ -33,4 +33,4 @@ MovedAside::~MovedAside() {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <utility>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Keeps a folder under the name ".<name>.replaced" until its successor exists. If move_now() renamed it, the
 /// destructor removes the old folder if `path` exists again, and puts it back if not. If the process is killed in
@@ -27,4 +27,4 @@ class MovedAside {
   bool moved_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

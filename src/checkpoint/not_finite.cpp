@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 uint32_t bits_at(const std::byte* from, int64_t i) {
@@ -50,4 +50,4 @@ void check_finite(const std::string& tensor, const Slice& slice, int64_t begin, 
   if (found) throw NumbersError(found->text(), tensor);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -10,7 +10,7 @@
 
 #include "checkpoint/slice.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct NotFinite {
   std::string tensor;    ///< KIND/NAME, see manifest.h
@@ -33,4 +33,4 @@ void note_not_finite(const std::string& tensor, const Slice& slice, int64_t begi
 /// @throws NumbersError with the text of the first element of these that is not finite, if there is one.
 void check_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

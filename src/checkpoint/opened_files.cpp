@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -55,4 +55,4 @@ const PieceIndex* PieceIndices::of(const TensorTable::value_type* tensor) {
   return pieces == pieces_.end() ? nullptr : &indices_.emplace(tensor, PieceIndex(pieces->second)).first->second;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "checkpoint/piece_index.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// The files of one checkpoint. Thread-safe.
 class OpenedFiles {
@@ -48,4 +48,4 @@ class PieceIndices {
   std::unordered_map<const TensorTable::value_type*, PieceIndex> indices_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace athanor::detail {
+namespace athanor::inline checkpoint {
 
 void fail_overlap(const std::vector<const Piece*>& used, const Piece& piece, const std::string& where) {
   const Slice slice = piece.slice();
@@ -18,4 +18,4 @@ void fail_overlap(const std::vector<const Piece*>& used, const Piece& piece, con
                         slice_text((*other)->slice()), slice_text(slice));
 }
 
-}  // namespace athanor::detail
+}  // namespace athanor::inline checkpoint

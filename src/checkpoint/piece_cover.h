@@ -7,12 +7,10 @@
 #include "checkpoint/filled_elements.h"
 #include "checkpoint/piece_index.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
-namespace detail {
 /// @param used  pieces of the same tensor; one of them shares elements with `piece`, and the first that does is named.
 [[noreturn]] void fail_overlap(const std::vector<const Piece*>& used, const Piece& piece, const std::string& where);
-}  // namespace detail
 
 /// Calls visit(piece, run) for each run that a piece (slice a of the run) shares with `wanted` (slice b), piece by
 /// piece.
@@ -28,7 +26,7 @@ FilledElements cover_with_pieces(const Slice& wanted, const PieceIndex* index, c
     const Slice slice = piece.slice();
     bool is_used = false;
     CommonRuns(slice, wanted).for_each([&](const CommonRun& run) {
-      if (filled.fill(run.in_b, run.count) < run.count) detail::fail_overlap(used, piece, where);
+      if (filled.fill(run.in_b, run.count) < run.count) fail_overlap(used, piece, where);
       is_used = true;
       visit(piece, run);
     });
@@ -38,4 +36,4 @@ FilledElements cover_with_pieces(const Slice& wanted, const PieceIndex* index, c
   return filled;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 PieceIndex::PieceIndex(const std::vector<const Piece*>& pieces) {
   intervals_.reserve(pieces.size());
@@ -24,4 +24,4 @@ int64_t PieceIndex::fill_farthest(size_t begin, size_t end) {
   return farthest_[root];
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -7,7 +7,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Indexes the pieces of one tensor by their first and last row-major positions in it: an interval tree in an array.
 class PieceIndex {
@@ -50,4 +50,4 @@ class PieceIndex {
   std::vector<int64_t> farthest_;    // for each root, the greatest `last` in its subtree
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

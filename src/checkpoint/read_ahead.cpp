@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 void ReadAhead::add(const FileTable::value_type& file, uint64_t begin, uint64_t end) {
   if (begin == end) return;
@@ -25,4 +25,4 @@ void ReadAhead::note_read(uint64_t num_bytes) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -10,7 +10,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 class ReadAhead {
  public:
@@ -40,4 +40,4 @@ class ReadAhead {
   uint64_t asked_ = 0, read_ = 0;  // bytes
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -15,7 +15,7 @@
 #include "checkpoint/read_ahead.h"
 #include "checkpoint/safetensors.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -282,4 +282,4 @@ void CheckpointReader::read_piece(const Piece& piece, const std::vector<Wanted>&
                            piece.byte_offset, piece.byte_offset + piece.num_bytes(), expected, found);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -17,8 +17,11 @@
 #include "checkpoint/team.h"
 
 namespace athanor {
-
 class ProgressBar;
+}  // namespace athanor
+
+namespace athanor::inline checkpoint {
+
 class ReadAhead;
 
 /// A slice to be read: `data` has room for slice.num_elements() elements, of which the first is flat_begin.
@@ -121,4 +124,4 @@ class CheckpointReader {
   std::unique_ptr<Opened> opened_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 #include "checkpoint/rotation.h"
 #include "checkpoint/verification.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -94,4 +94,4 @@ std::vector<RemovedCheckpoint> remove_checkpoints(const RemovalRequest& request)
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

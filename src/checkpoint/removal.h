@@ -7,7 +7,7 @@
 
 #include "checkpoint/listing.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct RemovalRequest {
   std::filesystem::path run;  ///< the run's folder
@@ -32,4 +32,4 @@ struct RemovedCheckpoint {
 ///         is among them (one of a newer format counts as whole): then nothing was removed; IoError.
 std::vector<RemovedCheckpoint> remove_checkpoints(const RemovalRequest& request);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

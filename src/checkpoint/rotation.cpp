@@ -14,7 +14,7 @@
 #include "checkpoint/moved_aside.h"
 #include "checkpoint/verified_load.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -255,4 +255,4 @@ void save_rotating(const fs::path& folder, int64_t step, const std::vector<Piece
   team.on_first([&] { remove_older(folder, step, options); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

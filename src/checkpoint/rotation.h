@@ -18,7 +18,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/writer.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct StepFolder {
   int64_t step;
@@ -91,4 +91,4 @@ struct RotationOptions {
 void save_rotating(const std::filesystem::path& folder, int64_t step, const std::vector<PieceView>& pieces,
                    const nlohmann::json& model, const nlohmann::json& state, const RotationOptions& options = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

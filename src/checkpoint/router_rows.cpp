@@ -7,7 +7,7 @@
 #include "base/error.h"
 #include "checkpoint/json_members.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 RouterRows read_router_rows(const nlohmann::json& state, const std::string& key, const ModelConfig& model,
                             const std::string& where) {
@@ -35,4 +35,4 @@ bool any_nonzero(const RouterRows& rows) {
                              [](const auto& row) { return std::ranges::any_of(row, [](float x) { return x != 0; }); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 using RouterRows = std::vector<std::vector<float>>;
 
@@ -26,4 +26,4 @@ RouterRows read_router_rows(const nlohmann::json& state, const std::string& key,
 /// Returns true if any number is not 0.
 bool any_nonzero(const RouterRows& rows);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "checkpoint/json_records.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors files are little-endian and are mapped as is");
@@ -163,4 +163,4 @@ void SafetensorsFile::read_floats(const std::string& name, int64_t first, std::s
   if (file_) file_->release(source, out.size() * dtype_size(at.dtype));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

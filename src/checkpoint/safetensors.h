@@ -15,7 +15,7 @@
 #include "base/files.h"
 #include "checkpoint/dtype.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct TensorEntry {
   Dtype dtype;
@@ -88,4 +88,4 @@ class SafetensorsWriter {
   uint64_t expected_size_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

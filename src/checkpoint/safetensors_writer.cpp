@@ -10,7 +10,7 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/strict_json.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 uint64_t spec_bytes(const TensorSpec& tensor) {
@@ -77,4 +77,4 @@ void SafetensorsWriter::commit() {
   file_.commit();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 Slice whole_slice(Shape global_shape) {
   Shape offset(global_shape.size(), 0), extent = global_shape;
@@ -144,4 +144,4 @@ bool CommonRuns::empty() const {
   return true;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -13,7 +13,7 @@
 
 #include "checkpoint/dtype.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct Slice {
   Shape global_shape;      // shape of the tensor
@@ -106,4 +106,4 @@ class CommonRuns {
   int64_t num_rows_ = 1, row_length_ = 1, base_a_ = 0, base_b_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "checkpoint/rotation.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 
 std::optional<int64_t> step_of_words(std::string_view text) {
@@ -46,4 +46,4 @@ fs::path find_step_folder(const fs::path& path) {
   return path;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

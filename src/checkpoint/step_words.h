@@ -9,7 +9,7 @@
 
 #include "checkpoint/listing.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Returns the step of "40", "step-40" and "step-00000040"; nothing for another text.
 std::optional<int64_t> step_of_words(std::string_view text);
@@ -23,4 +23,4 @@ int64_t step_in_run(const std::string& text, const std::filesystem::path& run, C
 /// returned as it is.
 std::filesystem::path find_step_folder(const std::filesystem::path& path);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "checkpoint/json_events.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -69,4 +69,4 @@ std::vector<int64_t> as_json_sizes(const Json& value, std::string_view name, con
   return sizes;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Parses a text.
 /// @throws CheckpointError with the byte, counted from `first_byte` (the position of `text` in its file).
@@ -32,4 +32,4 @@ int64_t json_size(const nlohmann::json& object, const char* key, const std::stri
 int64_t as_json_size(const nlohmann::json& value, std::string_view name, const std::string& where);
 std::vector<int64_t> as_json_sizes(const nlohmann::json& value, std::string_view name, const std::string& where);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 #include "base/error.h"
 #include "base/files.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 using nlohmann::json;
@@ -84,4 +84,4 @@ void Team::on_all(const std::function<void()>& act) const {
   throw_failure(broadcast(first_failure));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

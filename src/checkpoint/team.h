@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Takes the number of bytes or pieces of long work that were done since the last call; others may be waiting for the
 /// work. Called from any thread.
@@ -42,4 +42,4 @@ struct Team {
   void on_all(const std::function<void()>& act) const;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 #include "checkpoint/piece_cover.h"
 #include "checkpoint/reader.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -66,4 +66,4 @@ VerifiedCheckpoint verify_model(const fs::path& folder) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

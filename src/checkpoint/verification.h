@@ -7,7 +7,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 struct VerifiedCheckpoint {
   uint64_t num_bytes = 0;  ///< the bytes of its pieces; for a model, those of its files
@@ -29,4 +29,4 @@ VerifiedCheckpoint verify_model(const std::filesystem::path& folder);
 /// @throws CheckpointError; `where` names the checkpoint in it.
 void check_pieces(const Manifest& manifest, const std::string& where, int num_threads);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

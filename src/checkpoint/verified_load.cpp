@@ -7,7 +7,7 @@
 #include "base/log.h"
 #include "checkpoint/rotation.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
@@ -176,4 +176,4 @@ std::optional<LoadedNewest> load_newest(const fs::path& folder, const ChooseTarg
   return std::nullopt;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -11,7 +11,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/team.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Fills this member's targets, and compares the hash of every piece: of a piece that a target of one member holds, in
 /// the pass that fills the target. Collective.
@@ -69,4 +69,4 @@ struct LoadedNewest {
 std::optional<LoadedNewest> load_newest(const std::filesystem::path& folder, const ChooseTargets& choose,
                                         const Team& team = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

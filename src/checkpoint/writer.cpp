@@ -12,7 +12,7 @@
 #include "checkpoint/not_finite.h"
 #include "checkpoint/safetensors.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 namespace {
 
 constexpr int64_t kBlockElements = 1 << 20;  // hashed, then written while they are still in the cache
@@ -215,4 +215,4 @@ uint64_t total_bytes(const std::vector<PieceView>& pieces) {
   return total;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -15,7 +15,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/team.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// A slice that the caller holds: `data` points to its first element (flat_begin); there are slice.num_elements() of
 /// them.
@@ -78,4 +78,4 @@ void write_checkpoint(const std::filesystem::path& folder, const std::vector<Pie
 /// Returns the bytes of tensor data in these pieces.
 uint64_t total_bytes(const std::vector<PieceView>& pieces);
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -9,7 +9,7 @@
 #include "cli/commands.h"
 #include "cli/output_check.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_options(CLI::App& command, BenchArguments& arguments) {
   command.add_option("--rounds", arguments.rounds, "How often each is measured, alternately with its limit")
@@ -38,4 +38,4 @@ void add_bench_command(CLI::App& app) {
   add_bench_checkpoint_command(*command);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

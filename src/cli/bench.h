@@ -7,8 +7,10 @@ class App;
 }
 
 namespace athanor {
-
 struct BenchArguments;
+}  // namespace athanor
+
+namespace athanor::inline cli {
 
 /// Adds --rounds, --threads, --json and --paced, which every benchmark except `data` and `checkpoint` has. `arguments`
 /// (bench/arguments.h) must outlive `command`.
@@ -24,4 +26,4 @@ void add_bench_overhead_command(CLI::App& bench);
 void add_bench_pipeline_command(CLI::App& bench);
 void add_bench_step_command(CLI::App& bench);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -9,7 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/output_check.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_checkpoint_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchCheckpointArguments>();
@@ -33,4 +33,4 @@ void add_bench_checkpoint_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

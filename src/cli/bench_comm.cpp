@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_comm_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchCommArguments>();
@@ -43,4 +43,4 @@ void add_bench_comm_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -10,7 +10,7 @@
 #include "cli/whole_number.h"
 #include "tokenizer/tokenizer_files.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_data_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchDataArguments>();
@@ -29,4 +29,4 @@ void add_bench_data_command(CLI::App& bench) {
   command->callback([arguments] { bench_data(*arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

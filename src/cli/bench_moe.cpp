@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_moe_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchMoeArguments>();
@@ -34,4 +34,4 @@ void add_bench_moe_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

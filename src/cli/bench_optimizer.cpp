@@ -11,7 +11,7 @@
 #include "cli/type_option.h"
 #include "config/optimizer_config.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_optimizer_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOptimizerArguments>();
@@ -32,4 +32,4 @@ void add_bench_optimizer_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

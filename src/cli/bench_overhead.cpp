@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/type_option.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_overhead_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchOverheadArguments>();
@@ -40,4 +40,4 @@ void add_bench_overhead_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -9,7 +9,7 @@
 #include "cli/exit_code.h"
 #include "cli/output_check.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_pipeline_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchPipelineArguments>();
@@ -44,4 +44,4 @@ void add_bench_pipeline_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

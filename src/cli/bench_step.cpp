@@ -8,7 +8,7 @@
 #include "cli/core.h"
 #include "cli/exit_code.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_bench_step_command(CLI::App& bench) {
   const auto arguments = std::make_shared<BenchStepArguments>();
@@ -26,4 +26,4 @@ void add_bench_step_command(CLI::App& bench) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -21,7 +21,7 @@
 #include "cli/checkpoint_diff.h"
 #include "cli/commands.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 // ---- ls ------------------------------------------------------------------------------------------------------------
@@ -253,4 +253,4 @@ void add_checkpoint_command(CLI::App& app) {
   add_removal(*command);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -20,7 +20,7 @@
 #include "checkpoint/step_words.h"
 #include "cli/exit_code.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 using nlohmann::ordered_json;
@@ -168,4 +168,4 @@ void add_checkpoint_diff_command(CLI::App& parent) {
   command->callback([arguments] { print_difference(*arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

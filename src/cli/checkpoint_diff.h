@@ -5,9 +5,9 @@ namespace CLI {
 class App;
 }
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Adds the command to `athanor checkpoint`.
 void add_checkpoint_diff_command(CLI::App& parent);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

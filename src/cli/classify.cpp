@@ -19,7 +19,7 @@
 #include "documents/standard_input.h"
 #include "launch/classify.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 struct ClassifyArguments {
@@ -112,4 +112,4 @@ void add_classify_command(CLI::App& app) {
   command->callback([arguments] { classify(*arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

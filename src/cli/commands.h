@@ -5,7 +5,7 @@ namespace CLI {
 class App;
 }
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_tokenizer_command(CLI::App& app);
 void add_prepare_command(CLI::App& app);
@@ -29,4 +29,4 @@ void add_probe_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -25,7 +25,7 @@
 #include "layout/fitted_batch.h"
 #include "layout/group_checks.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 struct ConfigArguments {
@@ -97,4 +97,4 @@ void add_config_command(CLI::App& app) {
   command->callback([arguments] { print(*arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -6,7 +6,7 @@
 
 #include "base/launched.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr const char* kJobs[] = {"train", "lr-find",    "verify",          "eval", "probe", "generate",
@@ -38,4 +38,4 @@ void refuse_several_processes(const CLI::App& app) {
   if (!among(kReaders, command)) refuse_copies(command);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -5,7 +5,7 @@ namespace CLI {
 class App;
 }
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Checks the chosen subcommand. `train`, `verify` and the benchmarks of jobs must not be copies that cannot find one
 /// another; commands that only read may be anything; all others must be a single process (base/launched.h).
@@ -15,4 +15,4 @@ void refuse_several_processes(const CLI::App& app);
 /// True if the chosen subcommand reads a configuration, and announces armed faults itself when that is not refused.
 bool reads_configuration(const CLI::App& app);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -9,7 +9,7 @@
 #include "base/thread_waits.h"
 #include "cli/exit_code.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 int call_core(const char* name, const void* arguments) {
   const auto library = own_folder() / "libathanor_core.so";
@@ -25,4 +25,4 @@ int call_core(const char* name, const void* arguments) {
   return function(arguments);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

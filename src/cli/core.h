@@ -10,7 +10,7 @@
 
 #include "base/core_entry.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 struct TrainArguments {
   std::string config_file;             ///< path of a TOML file
@@ -74,7 +74,7 @@ struct SmokeArguments {
   std::string golden_dir;  ///< folder of golden files; empty: that of the installation, or tests/golden of the sources
   bool update = false;     ///< write this machine's golden file
   std::string device = "cpu";  ///< as train.device; on a device: only the built-in checks
-  std::string trace;           ///< file of the trace (train/smoke_trace.h); empty: none
+  std::string trace;           ///< file of the trace (smoke/smoke_trace.h); empty: none
   std::string trace_tensor;    ///< MODEL:STEP:PHASE:NAME, the only tensor of the trace; empty: all
   std::string against;         ///< another build's program or folder, to compare with; empty: none
   int64_t timeout_s = 600;     ///< how long each run of the other build may take
@@ -130,4 +130,4 @@ struct DryRunArguments {
 /// @throws Error if the library cannot be opened; what the function throws passes through.
 int call_core(const char* name, const void* arguments);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -21,7 +21,7 @@
 #include "prepare/verify_folder.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -282,4 +282,4 @@ void add_data_command(CLI::App& app) {
   add_verify(*command);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -5,7 +5,7 @@
 #include <array>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 CLI::Option* add_device_option(CLI::App& command, std::string& into, const std::string& help) {
   const auto known = [](std::string& name) {
@@ -17,4 +17,4 @@ CLI::Option* add_device_option(CLI::App& command, std::string& into, const std::
       ->capture_default_str();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

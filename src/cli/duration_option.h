@@ -9,7 +9,7 @@
 
 #include "config/duration.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Turns "15m" or "1h30m" into seconds, for an option that is a number of seconds; a number stays as it is.
 inline CLI::Validator duration_as_seconds() {
@@ -24,4 +24,4 @@ inline CLI::Validator duration_as_seconds() {
       "");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

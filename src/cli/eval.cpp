@@ -19,7 +19,7 @@
 #include "cli/whole_number.h"
 #include "tasks/task_list.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 std::vector<std::filesystem::path> paths_of(const std::vector<std::string>& names) {
@@ -139,4 +139,4 @@ void add_eval_command(CLI::App& app) {
   command->callback([arguments, list] { run_eval(*arguments, *list); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -10,7 +10,7 @@
 #include "cli/type_option.h"
 #include "cli/whole_number.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_export_command(CLI::App& app) {
   const auto arguments = std::make_shared<ExportArguments>();
@@ -46,4 +46,4 @@ void add_import_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

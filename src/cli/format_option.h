@@ -6,7 +6,7 @@
 
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Adds --format, which names what standard input holds.
 inline CLI::Option* add_format_option(CLI::App& command, DocumentOptions& options) {
@@ -17,4 +17,4 @@ inline CLI::Option* add_format_option(CLI::App& command, DocumentOptions& option
       ->type_name("jsonl|json|txt");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

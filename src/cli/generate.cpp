@@ -15,7 +15,7 @@
 #include "cli/whole_number.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 namespace {
 
@@ -102,4 +102,4 @@ void add_generate_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

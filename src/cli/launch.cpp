@@ -31,7 +31,7 @@
 #include "launch/supervisor.h"
 #include "launch/training_command.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 using namespace launch;
@@ -287,4 +287,4 @@ void add_launch_command(CLI::App& app) {
   command->callback([&app, arguments] { launch_command(app, *arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

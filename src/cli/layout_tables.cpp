@@ -9,7 +9,7 @@
 #include "layout/memory.h"
 #include "layout/traffic.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 std::string degrees_line(const Layout& layout, const RunConfig& config) {
@@ -109,4 +109,4 @@ std::string layout_tables(const RunConfig& config, int num_ranks) {
          state_table(config, num_ranks, fullest_of_data_rank(config, layout)) + traffic_table(config, num_ranks);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -5,7 +5,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Returns lines that begin with "#": the degrees and the groups, the pipeline (pipeline_tables.h), the bytes of state
 /// of a rank for every sharding, and the bytes that all ranks send in a step for both named mappings and for the
@@ -13,4 +13,4 @@ namespace athanor {
 /// @throws ConfigError with all faults of the layout.
 std::string layout_tables(const RunConfig& config, int num_ranks);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -13,7 +13,7 @@
 #include "base/file_reader.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr size_t kFrontBytes = 4;
@@ -86,4 +86,4 @@ std::unique_ptr<ByteSource> open_log(const std::string& name) {
   return open_bytes(name, {InputKind::kText, compression_of({front.data(), size})});
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

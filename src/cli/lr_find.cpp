@@ -17,7 +17,7 @@
 #include "cli/picture_file.h"
 #include "config/optimizer_config.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr double kLowestRate = 1e-12, kHighestRate = 1e6;
@@ -132,4 +132,4 @@ void add_lr_find_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -119,7 +119,7 @@ void write_out_results() {
 
 // The one catch for errors outside communication. It prints each error on one line and returns its exit code. If a
 // launcher started many processes, all have found the same error, and one of them prints it. Errors of communicating
-// ranks are caught while their world is still open (train/in_world.h).
+// ranks are caught while their world is still open (run/in_world.h).
 int main(int argc, char** argv) {
   open_standard_streams();
   // A word for the program itself, which no page lists.

@@ -7,7 +7,7 @@
 
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Accepts numbers from `low` to `high`; otherwise the message is "expected a number from 0 to 1, got 2".
 inline CLI::Validator number_between(double low, double high) {
@@ -19,4 +19,4 @@ inline CLI::Validator number_between(double low, double high) {
   return CLI::Validator(check, fmt::format("FLOAT in [{:g} - {:g}]", low, high));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

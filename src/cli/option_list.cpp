@@ -6,7 +6,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 void print_options(const CLI::App& command, const std::string& name) {
@@ -27,4 +27,4 @@ void print_options(const CLI::App& command, const std::string& name) {
 
 void print_option_list(const CLI::App& app) { print_options(app, ""); }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -5,10 +5,10 @@ namespace CLI {
 class App;
 }
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Prints a JSON object for each option and argument of each command: its command, its name, whether it takes a value,
 /// and the type that --help names.
 void print_option_list(const CLI::App& app);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -10,7 +10,7 @@
 #include <filesystem>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Returns the nearest of the path's parents that exists and is not a folder; empty if there is none.
 inline std::filesystem::path file_above(const std::filesystem::path& path) {
@@ -64,4 +64,4 @@ inline CLI::Validator new_folder() {
   return CLI::Validator(check, "");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

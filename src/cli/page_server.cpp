@@ -18,7 +18,7 @@
 #include "base/error.h"
 #include "plot/svg_parts.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr ev_ssize_t kMostHeaderBytes = 16 << 10;
@@ -205,4 +205,4 @@ void PageServer::serve(const std::function<bool()>& ends) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 struct PageSource {
   std::function<std::string()> version;
@@ -40,4 +40,4 @@ class PageServer {
   std::unique_ptr<Impl> impl_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr const char* kText = "a text";
@@ -141,4 +141,4 @@ std::string describe_parse_error(const CLI::App& app, const CLI::Error& error, c
   return fmt::format("{0}: {1}; see {0} --help\n", name, what);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Checks, before anything is computed, that a picture may be written there.
 /// @param option  the option that names it, for the message.
@@ -23,4 +23,4 @@ inline void check_picture_file(const char* option, const std::string& path) {
                 "{} {} is there and is no picture; name another file, or move it away", option, path);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

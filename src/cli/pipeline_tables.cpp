@@ -7,7 +7,7 @@
 #include "layout/schedule.h"
 #include "layout/stages.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 constexpr int kReadableRanks = 16, kReadableActions = 200;
@@ -79,4 +79,4 @@ std::string pipeline_tables(const RunConfig& config, const Layout& layout) {
   return stage_table(config, layout) + schedule_text(config, layout);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

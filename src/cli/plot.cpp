@@ -23,7 +23,7 @@
 #include "plot/terminal_picture.h"
 #include "tasks/task_list.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 struct PlotArguments {
@@ -137,4 +137,4 @@ void add_plot_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

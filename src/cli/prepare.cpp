@@ -24,7 +24,7 @@
 #include "documents/selection.h"
 #include "tokenizer/tokenizer_files.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 void print_summary(const PrepareOptions& options, const DataManifest& manifest, double elapsed_s) {
@@ -164,4 +164,4 @@ void add_prepare_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -1,4 +1,4 @@
-// athanor probe measures each rank and node of a job; train/probe.h has what is measured. `athanor launch` probes spare
+// athanor probe measures each rank and node of a job; watch/probe.h has what is measured. `athanor launch` probes spare
 // nodes with it before it uses them.
 
 #include <CLI/CLI.hpp>
@@ -11,7 +11,7 @@
 #include "cli/device_option.h"
 #include "cli/exit_code.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_probe_command(CLI::App& app) {
   const auto arguments = std::make_shared<ProbeArguments>();
@@ -31,4 +31,4 @@ void add_probe_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

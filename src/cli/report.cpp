@@ -25,7 +25,7 @@
 #include "report/page.h"
 #include "tasks/task_list.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ void add_report_command(CLI::App& app) {
   command->callback([arguments] { report(*arguments); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -11,11 +11,11 @@
 #include "base/text.h"
 #include "cli/terminal_style.h"
 #include "plot/run_figures.h"
-#include "report/last_line.h"
+#include "record/step_lines.h"
 #include "report/run_events.h"
 #include "report/run_settings.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -86,7 +86,7 @@ std::string events_text(const fs::path& file, int columns) {
 
 std::string RunProgress::read(ptrdiff_t rows_above) const {
   TerminalStyle style = style_of_terminal(1);
-  const Json line = last_json_line(run_ / "metrics.jsonl");
+  const Json line = last_step_line(run_ / "metrics.jsonl");
   if (line.empty()) return "";
   const std::string steps = setting(read_run_settings(run_ / "config.toml"), "train.steps");
   const bool is_number = !steps.empty() && steps.find_first_not_of("0123456789") == steps.npos && steps.size() < 16;
@@ -114,4 +114,4 @@ std::string RunProgress::text(ptrdiff_t rows_above) {
   return last_;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 class RunProgress {
  public:
@@ -30,4 +30,4 @@ class RunProgress {
   Clock::time_point next_read_ = Clock::time_point::min();
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

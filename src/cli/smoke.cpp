@@ -10,7 +10,7 @@
 #include "cli/exit_code.h"
 #include "cli/output_check.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_smoke_command(CLI::App& app) {
   const auto arguments = std::make_shared<SmokeArguments>();
@@ -56,4 +56,4 @@ void add_smoke_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

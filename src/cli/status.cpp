@@ -26,8 +26,9 @@
 #include "cli/commands.h"
 #include "cli/run_progress.h"
 #include "launch/attempts.h"
+#include "record/run_folder.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace fs = std::filesystem;
 namespace {
 
@@ -97,7 +98,7 @@ board::ShownStacks read_stacks(const StatusArguments& arguments, const board::Ru
 void ask_for_probe(const std::string& run, bool as_json) {
   const board::RunStatus status = read_status(run);
   ATHANOR_CHECK(!status.has_ended(), "{} does not run: a probe is made by its ranks", run);
-  const fs::path request = board::probe_request_of(run);
+  const fs::path request = RunFolder{run}.probe_request();
   write_file_atomically(request, "");
   if (as_json) {
     const nlohmann::ordered_json asked{
@@ -163,4 +164,4 @@ void add_status_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

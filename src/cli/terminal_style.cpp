@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 bool is_set(const char* name) {
@@ -40,4 +40,4 @@ TerminalStyle style_of_terminal(size_t num_curves) {
   return style;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -6,7 +6,7 @@
 
 #include <cstddef>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Returns the columns of the terminal; 0 if standard output is none.
 inline size_t terminal_width() {
@@ -15,4 +15,4 @@ inline size_t terminal_width() {
   return known ? size.ws_col : 0;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -29,7 +29,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/tokenizer_files.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 struct TrainTokenizerArguments {
@@ -227,4 +227,4 @@ void add_tokenizer_command(CLI::App& app) {
   add_decode(*command);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

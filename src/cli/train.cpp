@@ -7,7 +7,7 @@
 #include "cli/core.h"
 #include "cli/exit_code.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 void add_train_command(CLI::App& app) {
   const auto arguments = std::make_shared<TrainArguments>();
@@ -31,4 +31,4 @@ void add_train_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

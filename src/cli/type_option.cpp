@@ -4,7 +4,7 @@
 
 #include "base/number_types.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 CLI::Option* add_type_option(CLI::App& command, std::string& into, const std::string& help) {
   const auto canonical = [](std::string& name) {
@@ -17,4 +17,4 @@ CLI::Option* add_type_option(CLI::App& command, std::string& into, const std::st
       ->transform(CLI::Validator(canonical, ""));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

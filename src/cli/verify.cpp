@@ -13,9 +13,9 @@
 #include "cli/exit_code.h"
 #include "cli/output_check.h"
 #include "cli/type_option.h"
-#include "train/verify/plants/names.h"
+#include "verify/plants/names.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 namespace {
 
@@ -97,4 +97,4 @@ void add_verify_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

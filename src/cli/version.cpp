@@ -9,7 +9,7 @@
 #include "base/process.h"
 #include "kernels/matmul_path.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
@@ -39,4 +39,4 @@ std::string version_text() {
          fmt::format("CPU       {} with {}", cpu_model(), kernels::describe_instructions());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

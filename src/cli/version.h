@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Returns "athanor 0.1.0 (COMMIT)" as the first line, and below it what the program was built with and finds here.
 /// Opens no library, so that it answers at once.
 std::string version_text();
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

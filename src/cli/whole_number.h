@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Refuses text that a conversion to an unsigned number would wrap around or cut: a minus sign, or more than 19 digits.
 /// CLI11 applies an option's last-added transformation first. So add this one last: then it sees the text before other
@@ -36,4 +36,4 @@ inline CLI::Validator fits_in_64_bits() {
       "");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -29,7 +29,7 @@
 #include "staging/yeet.h"
 #include "wire/mpi_plugin.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 using staging::PredictionInput;
@@ -221,4 +221,4 @@ void add_yeet_command(CLI::App& app) {
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 /// Reads TOML just closely enough to see how deep each value lies. Up to the first error of the text its strings,
@@ -89,4 +89,4 @@ toml::table parse_bounded_toml(std::string_view text, std::string_view source) {
   return toml::parse(text, source);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// The most tables and lists that a value may lie in, by brackets and by the dots of its keys. Ours lie in at most 5.
 inline constexpr int kMaxTomlDepth = 64;
@@ -16,4 +16,4 @@ inline constexpr int kMaxTomlDepth = 64;
 /// @throws toml::parse_error for what is not TOML, and, with its line, for what lies deeper than kMaxTomlDepth.
 toml::table parse_bounded_toml(std::string_view text, std::string_view source = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline config

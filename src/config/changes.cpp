@@ -12,7 +12,7 @@
 #include "config/dump.h"
 #include "config/toml_values.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 // The value of each field as text, by its name, such as "train.stages[1].lr".
@@ -83,4 +83,4 @@ std::vector<ConfigTextDifference> config_text_differences(std::string_view a, st
   return rows;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns a line for each field that differs, e.g. "optimizer.lr was 0.002, is 0.001", in the order of the dump
 /// (fields of list items come last). Empty if no field has changed.
@@ -26,4 +26,4 @@ struct ConfigTextDifference {
 /// name "text"; no row if both are the same text.
 std::vector<ConfigTextDifference> config_text_differences(std::string_view a, std::string_view b);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -9,7 +9,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct CheckpointConfig {
   CountOrAuto interval = 500;
@@ -100,4 +100,4 @@ struct CheckpointConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -12,7 +12,7 @@
 #include "config/optimizer_checks.h"
 #include "config/training_stages.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 void check_sources(const std::string& key, const std::string& path, const std::vector<SourceConfig>& sources,
@@ -323,4 +323,4 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns a line for each impossible shape or combination of fields; empty if there are none. What depends on the
 /// number of ranks is checked by find_layout_faults (layout/layout.h).
@@ -30,4 +30,4 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config);
 /// find_contradictions has these lines, unless the model comes from a folder: then call this when it is resolved.
 std::vector<std::string> find_scaling_contradictions(const RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -8,7 +8,7 @@
 #include "base/number_types.h"
 #include "config/families.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 double a_tenth(double lr) { return lr / 10 >= FLT_MIN ? lr / 10 : 0; }  // the range of fp32
@@ -76,4 +76,4 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 inline constexpr int64_t kDefaultWarmupSteps = 100;
 
@@ -19,7 +19,7 @@ inline constexpr int64_t kDefaultWarmupSteps = 100;
 ///   model.num_experts_per_tok  4, or num_experts if that is fewer, in a family with experts
 ///   train.dtype             "auto", which becomes bfloat16 if the CPU has instructions for it (has_fast_bf16), else
 ///                           float32
-///   train.validation_interval  "auto": it becomes a number when the data are open (train/run_data.h)
+///   train.validation_interval  "auto": it becomes a number when the data are open (run/run_data.h)
 ///   optimizer.min_lr        a tenth of lr if lr is below the default min_lr
 ///   train.micro_batch_size  the largest number not above the default that divides global_batch_size and all sizes of
 ///                           a batch ramp
@@ -33,4 +33,4 @@ int64_t largest_divisor(int64_t number, int64_t most);
 /// Returns what every batch size of the run, or of its first training phase, is a multiple of.
 int64_t common_batch(const TrainConfig& train);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 std::string to_toml(bool value) { return value ? "true" : "false"; }
@@ -145,4 +145,4 @@ std::vector<std::string> run_config_keys() {
   return keys;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns the TOML text that `athanor config` prints and a run folder keeps. Reading it back gives an equal
 /// configuration.
@@ -21,4 +21,4 @@ std::vector<std::pair<std::string, std::string>> run_config_values(const RunConf
 /// Returns the names of all fields ("optimizer.lr") except those of list items, in the order of the dump.
 std::vector<std::string> run_config_keys();
 
-}  // namespace athanor
+}  // namespace athanor::inline config

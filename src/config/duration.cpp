@@ -3,7 +3,7 @@
 #include <array>
 #include <charconv>
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 struct Unit {
@@ -33,4 +33,4 @@ std::optional<double> parse_duration(std::string_view text) {
   return seconds <= kMaxSeconds ? std::optional(seconds) : std::nullopt;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

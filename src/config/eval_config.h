@@ -9,7 +9,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct EvalConfig {
   int64_t interval = 0;
@@ -47,4 +47,4 @@ struct EvalConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

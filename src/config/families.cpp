@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 /// The sizes are in the order of a table in a paper; kv_heads 0 means one for each head.
@@ -150,4 +150,4 @@ int64_t ModelConfig::num_sparse_layers() const {
   return count;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

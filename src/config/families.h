@@ -8,7 +8,7 @@
 
 #include "config/model_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 enum class NormKind {
   kRms,                     // RMSNorm with a scale
@@ -60,4 +60,4 @@ std::vector<std::string> beyond_family(const ModelConfig& model);
 /// Returns the epsilon of every norm of the model: the family's fixed_norm_eps, or else rms_norm_eps.
 double norm_eps(const ModelConfig& model);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

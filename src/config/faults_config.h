@@ -8,7 +8,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct FaultConfig {
   std::string kind = "exception";
@@ -80,4 +80,4 @@ struct FaultsConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

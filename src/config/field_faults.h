@@ -8,7 +8,7 @@
 
 #include "config/fields.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// A visitor that checks the value of each field.
 class FieldFaults : public Fields {
@@ -67,4 +67,4 @@ class FieldFaults : public Fields {
   std::vector<std::string> tables_, lines_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -23,7 +23,7 @@
 #include "base/text.h"
 #include "config/duration.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// One name for a choice, or the choice written out as a list of names.
 using NameOrNames = std::variant<std::string, std::vector<std::string>>;
@@ -198,4 +198,4 @@ inline Check<std::vector<std::string>> each_one_of(std::vector<std::string> allo
           }};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline config {
 
 class Findings {
  public:
@@ -23,4 +23,4 @@ class Findings {
   std::vector<std::string> lines_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-namespace athanor {
+namespace athanor::inline config {
 
 const std::vector<std::pair<std::string_view, std::string_view>>& foreign_keys() {
   static const std::vector<std::pair<std::string_view, std::string_view>> all = {
@@ -246,4 +246,4 @@ std::string_view our_name_of(std::string_view key) {
   return found == foreign_keys().end() ? "" : found->second;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

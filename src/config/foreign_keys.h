@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns what a key of transformers, nanoGPT, Megatron, torchtitan, nanotron, OLMo-core or DeepSpeed is called here
 /// ("optimizer.lr"), with a remark if it is not the same; "" for an unknown key.
@@ -18,4 +18,4 @@ bool is_not_supported(std::string_view key);
 /// All pairs of such a key and our name.
 const std::vector<std::pair<std::string_view, std::string_view>>& foreign_keys();
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "config/findings.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 const std::vector<std::string> kDataInner = {"pipeline", "expert", "replicate", "shard", "context", "tensor"};
@@ -49,4 +49,4 @@ std::vector<std::string> find_mapping_faults(const NameOrNames& mapping) {
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 
 #include "config/fields.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns the names of the axes of layout/layout.h, in the order of "expert_inner".
 std::vector<std::string> axis_names();
@@ -18,4 +18,4 @@ std::vector<std::string> axes_of(const NameOrNames& mapping);
 /// Returns a line for each mistake in the mapping; empty if there is none.
 std::vector<std::string> find_mapping_faults(const NameOrNames& mapping);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

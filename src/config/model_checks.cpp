@@ -8,7 +8,7 @@
 #include "config/field_faults.h"
 #include "config/findings.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
@@ -152,4 +152,4 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -10,7 +10,7 @@
 #include "config/ranges.h"
 #include "config/rope_scaling.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns the names of all families in families.h.
 std::vector<std::string> family_names();
@@ -119,4 +119,4 @@ struct ModelConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

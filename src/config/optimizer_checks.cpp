@@ -6,7 +6,7 @@
 #include "base/text.h"
 #include "config/findings.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 // An option that only some optimizers have. A value that is the default's is no mistake: the file that a run writes has
@@ -120,4 +120,4 @@ std::vector<std::string> find_optimizer_contradictions(const OptimizerConfig& co
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -7,7 +7,7 @@
 
 #include "config/optimizer_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns the optimizers that the configuration names, each once: its own, those of groups, and AdamW for the rest of
 /// Muon.
@@ -27,4 +27,4 @@ std::vector<std::string> find_decay_faults(const OptimizerConfig& config, double
 /// empty if there is none.
 std::vector<std::string> find_optimizer_contradictions(const OptimizerConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

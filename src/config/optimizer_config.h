@@ -13,7 +13,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 inline constexpr double kMaxBeta = 0.9999999;  ///< 1 − 2^-24 is the next fp32 below 1
 
@@ -154,4 +154,4 @@ struct OptimizerConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -9,7 +9,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct ParallelismConfig {
   int64_t data_parallel_replicate_degree = 1;
@@ -96,4 +96,4 @@ struct TopologyConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -6,7 +6,7 @@
 #include <cfloat>
 #include <cstdint>
 
-namespace athanor {
+namespace athanor::inline config {
 
 inline constexpr int64_t kMaxRanks = int64_t{1}
                                      << 20;  ///< degrees are ints; `athanor config --ranks` has the same bound
@@ -31,4 +31,4 @@ inline constexpr double kMaxParameters = 0x1p50;            ///< their bytes, 16
 inline constexpr double kMaxFp32 = FLT_MAX;
 inline constexpr double kMaxScale = 1e6;  ///< limit of factors and coefficients: their products stay finite
 
-}  // namespace athanor
+}  // namespace athanor::inline config

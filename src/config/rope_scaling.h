@@ -7,7 +7,7 @@
 #include "config/fields.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct RopeScaling {
   std::string rope_type = "default";
@@ -60,4 +60,4 @@ inline bool uses_original_length(const RopeScaling& rope) {
   return rope.rope_type == "yarn" || rope.rope_type == "llama3";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -17,7 +17,7 @@
 #include "config/parallelism_config.h"
 #include "config/ranges.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// One of several prepared data folders.
 struct SourceConfig {
@@ -350,4 +350,4 @@ struct RunConfig {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline config {
 
 struct SelectionOptions {
   std::vector<std::string> attributes;  ///< names of folders in the folder "attributes" (attribute_records.h)
@@ -13,4 +13,4 @@ struct SelectionOptions {
   bool operator==(const SelectionOptions&) const = default;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline config

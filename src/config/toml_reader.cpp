@@ -17,7 +17,7 @@
 #include "config/optimizer_checks.h"
 #include "config/training_stages.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 std::string place_of(const toml::source_region& source) {
@@ -377,4 +377,4 @@ RunConfig load_run_config(const std::filesystem::path& file, const std::vector<s
   return parse_run_config(read_file(file), file.string(), overrides, more, swept);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

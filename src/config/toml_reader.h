@@ -10,7 +10,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns a line for each further fault of a configuration whose single values are valid, such as a fault of its
 /// layout on a job's ranks; it may first choose what is not set (fit_to_ranks, layout/fitted_batch.h).
@@ -32,4 +32,4 @@ RunConfig parse_run_config(std::string_view toml, const std::string& name,
                            const std::vector<std::string>& overrides = {}, const FindMore& more = {},
                            const std::vector<std::string>& swept = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "config/bounded_toml.h"
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 struct PlacedValue {
@@ -59,4 +59,4 @@ std::vector<std::pair<std::string, std::string>> toml_values(std::string_view to
   return values;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 std::vector<SourceConfig> mix_of(const std::string& path, const std::vector<SourceConfig>& sources) {
@@ -108,4 +108,4 @@ std::vector<TrainingStage> training_stages(const RunConfig& config) {
   return stages;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

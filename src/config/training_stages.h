@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// A training phase, or the part of a run that has one size of a batch ramp. The configuration key and the code have
 /// the older name, stage.
@@ -38,4 +38,4 @@ std::vector<TrainingStage> training_stages(const RunConfig& config);
 /// Returns the optimizer steps of the learning rate's schedule in a phase or part, whose configuration this is.
 int64_t count_schedule_steps(const RunConfig& stage);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

@@ -2,7 +2,7 @@
 
 #include <fmt/core.h>
 
-namespace athanor {
+namespace athanor::inline config {
 namespace {
 
 // Why a router's only weight is a constant; "" if it is none. A weight p / p is 1, and so is a softmax of one logit.
@@ -44,4 +44,4 @@ std::vector<std::string> find_untrainable(const RunConfig& config) {
   return found;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

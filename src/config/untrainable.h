@@ -8,10 +8,10 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns a line for each kind of parameter that learns nothing, or nothing from the model's loss: its name, the
 /// settings, and what to set. `config` is that of a training phase; data.seq_len may be 0 (not known yet).
 std::vector<std::string> find_untrainable(const RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline config

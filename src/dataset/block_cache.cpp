@@ -1,6 +1,6 @@
 #include "dataset/block_cache.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 BlockCache::Found BlockCache::find(const std::string& shard, int64_t block) {
   const std::lock_guard lock(mutex_);
@@ -32,4 +32,4 @@ void BlockCache::add(const std::string& shard, int64_t block, Bytes bytes) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// Any number of threads may use one object concurrently.
 class BlockCache {
@@ -48,4 +48,4 @@ class BlockCache {
   std::map<std::string, std::vector<bool>> verified_;  // by shard, and number of the block
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

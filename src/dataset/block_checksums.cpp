@@ -8,7 +8,7 @@
 #include "dataset/npy.h"
 #include "dataset/verify.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 constexpr int64_t kLeastBlockBytes = int64_t{1} << 20;
@@ -104,4 +104,4 @@ std::vector<std::byte> read_block(const NpyMatrix& shard, const NpyMatrix& check
   return bytes;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

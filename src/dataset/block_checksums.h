@@ -17,7 +17,7 @@
 #include "dataset/manifest.h"
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// Returns the number of rows of `row_bytes` in a block: the least that has 1 MiB.
 int64_t rows_per_block(int64_t row_bytes);
@@ -65,4 +65,4 @@ FolderBlocks find_blocks(const DataManifest& manifest, const std::string& name);
 std::vector<std::byte> read_block(const NpyMatrix& shard, const NpyMatrix& checksums, const ShardBlocks& blocks,
                                   int64_t block);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

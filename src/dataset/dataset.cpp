@@ -13,7 +13,7 @@
 #include "dataset/npy.h"
 #include "dataset/verify.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace fs = std::filesystem;
 
 namespace {
@@ -236,4 +236,4 @@ double unigram_entropy(const std::vector<int64_t>& counts) {
   return std::log(total) - sum / total;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

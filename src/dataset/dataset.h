@@ -12,7 +12,7 @@
 #include "dataset/manifest.h"
 #include "dataset/shard_access.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// One file of a split.
 struct DataFile {
@@ -90,4 +90,4 @@ void count_targets(const Dataset& dataset, int64_t begin, int64_t end, std::vect
 /// least one count must be above 0.
 double unigram_entropy(const std::vector<int64_t>& counts);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -12,7 +12,7 @@
 #include "base/random.h"
 #include "dataset/block_checksums.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 std::string named(const char* what, const Stretch& stretch) {
@@ -156,4 +156,4 @@ std::unique_ptr<EpochOrder> EpochOrder::make(DataOrder order, const Dataset& dat
   return make_blocks_order(stretch, rows_per_block(data.seq_len() * data.manifest().item_bytes()), seed);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

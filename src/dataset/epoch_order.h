@@ -10,7 +10,7 @@
 
 #include "dataset/dataset.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 enum class DataOrder {
   kShuffledRows,  ///< each epoch is a permutation of all rows; runs that an older program began keep it
@@ -45,4 +45,4 @@ std::unique_ptr<EpochOrder> make_parts_order(std::vector<int64_t> parts, int64_t
 /// The order of kBlocks in later epochs, with blocks of `block_rows` rows.
 std::unique_ptr<EpochOrder> make_blocks_order(const Stretch& stretch, int64_t block_rows, uint64_t seed);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

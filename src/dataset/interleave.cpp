@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 // __extension__: ISO C++ has no 128-bit integer.
@@ -67,4 +67,4 @@ size_t Interleave::next(std::vector<int64_t>& drawn) const {
   return best;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

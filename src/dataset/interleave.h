@@ -14,7 +14,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 class Interleave {
  public:
@@ -43,4 +43,4 @@ class Interleave {
   int64_t total_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/span_log.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, std::vector<int32_t>& out) {
   int64_t begin = 0;
@@ -169,4 +169,4 @@ Batch Loader::next() {
   return batch;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

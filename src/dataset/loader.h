@@ -9,8 +9,10 @@
 #include "dataset/mixture.h"
 
 namespace athanor {
-
 class SpanLog;
+}  // namespace athanor
+
+namespace athanor::inline dataset {
 
 struct Batch {
   int64_t num_sequences = 0;  ///< sequences of the whole (global) batch
@@ -63,4 +65,4 @@ class Loader {
 /// ends with its end-of-document token; tokens after the last one count as a document too.
 void document_lengths(const int32_t* tokens, int64_t seq_len, uint32_t eos_id, std::vector<int32_t>& out);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -12,7 +12,7 @@
 #include "base/text_template_json.h"
 #include "dataset/prepared_folder.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 using nlohmann::ordered_json;
@@ -311,4 +311,4 @@ DataManifest read_data_manifest(const std::filesystem::path& folder) {
   return parse_data_manifest(read_data_manifest_text(folder), (folder / kDataManifestName).string());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

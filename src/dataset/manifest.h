@@ -12,7 +12,7 @@
 #include "base/text_template.h"
 #include "config/selection_options.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// Version 1 can be read too: it has no parts, and files cannot be added to it.
 inline constexpr int64_t kDataFormatVersion = 2;
@@ -115,4 +115,4 @@ std::string read_data_manifest_text(const std::filesystem::path& folder);
 /// @throws as read_data_manifest_text and parse_data_manifest do.
 DataManifest read_data_manifest(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 std::vector<MixtureSource> sorted_by_content(std::vector<MixtureSource> sources) {
@@ -156,4 +156,4 @@ DataLedger MixturePosition::ledger() const {
   return ledger;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -13,7 +13,7 @@
 #include "dataset/epoch_order.h"
 #include "dataset/interleave.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// A position in a source: in epoch `epoch`, the first `next` instances of the permutation have been used.
 struct DataCursor {
@@ -59,7 +59,7 @@ struct MixtureSource {
   std::string name;
   Dataset dataset;
   double weight = 1;
-  double max_epochs = 0;  ///< 0: no cap. Nothing in this file enforces it; train/run_data.h does, before step 1
+  double max_epochs = 0;  ///< 0: no cap. Nothing in this file enforces it; run/run_data.h does, before step 1
 };
 
 class Mixture {
@@ -110,4 +110,4 @@ class MixturePosition {
   std::vector<SourceAccount> accounts_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

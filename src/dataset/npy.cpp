@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 static_assert(std::endian::native == std::endian::little, "shards are little-endian and read as they are");
 
 namespace {
@@ -234,4 +234,4 @@ void NpyMatrix::read_rows(int64_t row, int64_t count, std::byte* out) const {
   file_.read_at(offset_of(row), out, static_cast<size_t>(count * header_.num_cols * header_.item_bytes));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -10,7 +10,7 @@
 
 #include "base/file_reader.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// Header of a matrix [num_rows, num_cols] of unsigned integers of `item_bytes` (2 or 4) each, row-major, from byte
 /// `data_offset` on.
@@ -56,4 +56,4 @@ class NpyMatrix {
 /// Checks that `file_bytes` is the size that `header` implies. @throws DataError naming the byte of the difference.
 void check_npy_size(const NpyHeader& header, uint64_t file_bytes, const std::string& name);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

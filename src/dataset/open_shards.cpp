@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace {
 
 size_t files_of_process() {
@@ -76,4 +76,4 @@ size_t OpenShards::num_open() const {
   return newest_first_.size();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

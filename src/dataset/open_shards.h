@@ -12,7 +12,7 @@
 
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// Any number of threads may use one object concurrently.
 class OpenShards {
@@ -42,4 +42,4 @@ class OpenShards {
   std::unordered_map<std::string, std::list<Entry>::iterator> by_path_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -5,7 +5,7 @@
 #include "base/file_reader.h"
 #include "dataset/manifest.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 bool holds_prepared_data(const std::filesystem::path& folder) {
   const auto file = folder / kDataManifestName;
@@ -17,4 +17,4 @@ bool holds_prepared_data(const std::filesystem::path& folder) {
   return start.find(std::string("\"") + kDataFormatName + '"') != start.npos;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -3,7 +3,7 @@
 
 #include <filesystem>
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// The format that its manifest names.
 inline constexpr const char* kDataFormatName = "athanor-data";
@@ -11,4 +11,4 @@ inline constexpr const char* kDataFormatName = "athanor-data";
 /// True if the folder has a manifest of this format, whether or not all of it can be read. @throws IoError.
 bool holds_prepared_data(const std::filesystem::path& folder);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -4,7 +4,7 @@
 #include "dataset/block_cache.h"
 #include "dataset/open_shards.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 struct ShardAccess {
   explicit ShardAccess(bool verifies = true) : verify_blocks(verifies) {}
@@ -14,4 +14,4 @@ struct ShardAccess {
   BlockCache blocks;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

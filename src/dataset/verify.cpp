@@ -7,7 +7,7 @@
 #include "base/hash.h"
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 namespace fs = std::filesystem;
 
 namespace {
@@ -120,4 +120,4 @@ void verify_remainder(const fs::path& folder, const DataManifest& manifest) {
   check_matrix(folder / manifest.remainder->file, 1, manifest.remainder_tokens, manifest.remainder->hash, manifest, {});
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

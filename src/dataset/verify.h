@@ -7,7 +7,7 @@
 #include "dataset/manifest.h"
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline dataset {
 
 /// What to do about a damaged file: the end of each message.
 inline constexpr const char* kDamagedDataRemedy = "get it again from a copy, or prepare the data again";
@@ -35,4 +35,4 @@ void verify_checksum_file(const std::filesystem::path& folder, const ChecksumEnt
 /// Verifies the tokens that were too few for an instance, as verify_shard does. The manifest must have them.
 void verify_remainder(const std::filesystem::path& folder, const DataManifest& manifest);
 
-}  // namespace athanor
+}  // namespace athanor::inline dataset

@@ -7,7 +7,7 @@
 #include "documents/records.h"
 #include "documents/selection.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace fs = std::filesystem;
 
 namespace {
@@ -129,4 +129,4 @@ std::unique_ptr<RecordSource> with_attributes(std::unique_ptr<RecordSource> docu
   return std::make_unique<AttributedRecords>(std::move(documents), file, options, max_record_bytes);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -13,7 +13,7 @@
 #include "documents/document_options.h"
 #include "documents/record_source.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Returns the file of the attributes `name` for `documents`: the last folder called "documents" in its path is
 /// replaced by "attributes/NAME". The file may be compressed differently from the documents.
@@ -32,4 +32,4 @@ std::unique_ptr<RecordSource> with_attributes(std::unique_ptr<RecordSource> docu
                                               const std::filesystem::path& file, const DocumentOptions& options,
                                               uint64_t max_record_bytes);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -20,7 +20,7 @@
 #include "documents/standard_input.h"
 #include "documents/zstd_frame.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 constexpr size_t kCompressedBytes = size_t{1} << 17;
@@ -214,4 +214,4 @@ std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& file, const 
   return std::make_unique<PlainSource>(file);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -9,7 +9,7 @@
 #include "documents/document_options.h"
 #include "documents/inputs.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Only one thread at a time may read.
 class ByteSource {
@@ -29,4 +29,4 @@ class ByteSource {
 std::unique_ptr<ByteSource> open_bytes(const std::filesystem::path& file, const InputFormat& format,
                                        uint64_t max_zstd_window = kMaxZstdWindow);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 void SkipLog::handle(const DocumentError& error) {
   if (on_error_ == OnError::kFail) throw error;
@@ -29,4 +29,4 @@ std::string describe_skips(const SkipCounts& counts) {
   return parts.empty() ? "none" : join(parts);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -9,7 +9,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// What a bad document does: it ends the reading by an exception, or it is left out and counted.
 enum class OnError { kFail, kSkip };
@@ -62,4 +62,4 @@ class SkipLog {
 /// Returns "3 invalid JSON, 1 missing field", for example, or "none".
 std::string describe_skips(const SkipCounts& counts);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

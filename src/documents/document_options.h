@@ -9,7 +9,7 @@
 #include "documents/document_error.h"
 #include "documents/inputs.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 class Selection;
 
@@ -24,4 +24,4 @@ struct DocumentOptions {
   uint64_t max_zstd_window = kMaxZstdWindow;             ///< bytes of memory that decompressing a file may keep
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

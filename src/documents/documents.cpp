@@ -7,7 +7,7 @@
 #include "documents/selection.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 struct Position {
@@ -105,4 +105,4 @@ SkipCounts read_documents(const std::filesystem::path& file, const DocumentOptio
   return counts;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -10,7 +10,7 @@
 #include "documents/inputs.h"
 #include "documents/records.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 struct Document {
   std::string text;
@@ -41,4 +41,4 @@ void handle_document_error(const DocumentError& error, const std::filesystem::pa
 /// @throws DocumentError with file and line or byte; DataError if attributes belong to another document.
 Document parse_document(Record&& record, const std::filesystem::path& file, const DocumentOptions& options);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "documents/expression_node.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using nlohmann::json;
@@ -300,4 +300,4 @@ Expression::~Expression() = default;
 
 bool Expression::holds(const ExpressionSubject& subject) const { return Evaluation(subject).condition(*root_); }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -16,7 +16,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// An error in an expression, or in a value that it read, with its position in the expression (in bytes, from 1).
 class ExpressionError : public DataError {
@@ -54,4 +54,4 @@ class Expression {
   std::vector<std::vector<std::string>> paths_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -6,7 +6,7 @@
 #include <variant>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 enum class ExpressionKind {
   kLiteral,
@@ -50,4 +50,4 @@ struct ExpressionNode {
   ExpressionKind comparison = ExpressionKind::kLiteral;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

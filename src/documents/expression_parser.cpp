@@ -17,7 +17,7 @@
 #include "documents/expression_node.h"
 #include "documents/expression_scanner.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using Kind = ExpressionKind;
@@ -367,4 +367,4 @@ Expression Expression::parse(std::string_view text) {
   return expression;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

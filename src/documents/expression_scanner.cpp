@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 void ExpressionScanner::skip_blanks() {
   while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
@@ -89,4 +89,4 @@ std::string ExpressionScanner::shown() const {
   return "\"" + printable(text_.substr(at_, std::min<size_t>(end - at_, 60))) + "\"";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

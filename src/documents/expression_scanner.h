@@ -6,7 +6,7 @@
 
 #include "documents/expression.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 inline bool is_name_start(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || (c & 0x80); }
 inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
@@ -52,4 +52,4 @@ class ExpressionScanner {
   size_t at_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

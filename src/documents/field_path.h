@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 using FieldPath = std::vector<std::string>;  ///< names from the row inwards
 
@@ -24,4 +24,4 @@ inline std::vector<FieldPath> paths_of_field(std::string_view field) {
   return paths;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

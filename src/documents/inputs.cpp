@@ -10,7 +10,7 @@
 #include "documents/standard_input.h"
 #include "documents/wildcard.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace fs = std::filesystem;
 
 namespace {
@@ -128,4 +128,4 @@ std::vector<fs::path> expand_inputs(const std::vector<std::string>& inputs) {
   return finder.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 enum class InputKind { kText, kJsonLines, kJson, kParquet };
 enum class Compression { kNone, kGzip, kZstd };
@@ -30,4 +30,4 @@ std::optional<InputFormat> input_format(const std::filesystem::path& file);
 /// @throws DataError for a missing file, a pattern or folder without files, an unknown kind of file.
 std::vector<std::filesystem::path> expand_inputs(const std::vector<std::string>& inputs);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

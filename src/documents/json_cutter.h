@@ -1,7 +1,7 @@
 #pragma once
 // Finds the end of a JSON value without parsing it, by brackets and strings alone.
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Feed it the bytes of a value one after another. A value that begins with a bracket ends when balanced() is true
 /// again.
@@ -31,4 +31,4 @@ class JsonCutter {
   bool in_string_ = false, escaped_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -9,7 +9,7 @@
 #include "base/bounded_json.h"
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using nlohmann::json;
@@ -59,4 +59,4 @@ json read_json_fields(std::string_view row, const std::vector<std::string>& name
   return object ? std::move(*object) : parse_fields(row, names);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Returns the members of the object `row` whose names are in `names` (sorted); of equal names the last one counts. If
 /// `row` is not an object, the result is empty.
@@ -14,4 +14,4 @@ namespace athanor {
 /// @throws DataError, with the reason alone, if a wanted member is not JSON after all, or nests too deep.
 nlohmann::json read_json_fields(std::string_view row, const std::vector<std::string>& names);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

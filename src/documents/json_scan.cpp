@@ -4,7 +4,7 @@
 
 #include "documents/field_path.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 namespace dom = simdjson::dom;
@@ -42,4 +42,4 @@ std::optional<std::string> scan_json_text(std::string_view json, std::string_vie
   return std::nullopt;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Returns the string that the object `json` has under `field` (field_path.h), if `json` is valid JSON and has the
 /// field exactly once. Returns none in every other case, and for a few unusual rows that are valid (deep nesting,
@@ -13,4 +13,4 @@ namespace athanor {
 /// there is one.
 std::optional<std::string> scan_json_text(std::string_view json, std::string_view field);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

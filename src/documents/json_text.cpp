@@ -13,7 +13,7 @@
 #include "documents/json_scan.h"
 #include "documents/python_json.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using nlohmann::json;
@@ -195,4 +195,4 @@ JsonText parse_json_text(std::string_view text, const std::string& field, bool m
   return found.text == other.text ? found : strict;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

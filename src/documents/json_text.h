@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 struct JsonText {
   std::string text;
@@ -23,4 +23,4 @@ JsonText find_json_text(std::string_view json, const std::string& field, bool ma
 /// tests compare with it.
 JsonText parse_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

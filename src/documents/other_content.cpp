@@ -3,7 +3,7 @@
 #include "base/content_kind.h"
 #include "documents/document_error.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 ContentKind expected_of(const InputFormat& format) {
@@ -54,4 +54,4 @@ void check_document_content(std::string_view first_bytes, const std::string& nam
   refuse(fmt::format("{} is {}", name, describe_content(kind)));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

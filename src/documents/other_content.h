@@ -8,7 +8,7 @@
 
 #include "documents/inputs.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Checks the first bytes of a file of `format`, before they are decompressed. @param name  for messages.
 /// @throws DocumentError (kOtherContent) with what the file is and what to do.
@@ -18,4 +18,4 @@ void check_stored_content(std::string_view first_bytes, const std::string& name,
 /// @throws DocumentError as above.
 void check_document_content(std::string_view first_bytes, const std::string& name, const InputFormat& format);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

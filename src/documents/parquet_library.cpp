@@ -13,7 +13,7 @@
 #include "documents/document_error.h"
 #include "documents/other_content.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace fs = std::filesystem;
 
 void* parquet_function(const std::string& file, const char* name) {
@@ -47,4 +47,4 @@ uint64_t parquet_size(const fs::path& file) {
   return size;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Returns the address of a function that the library exports. @param file  for messages: what is to be read.
 /// @throws DataError with the remedy if this build has no such library.
@@ -14,4 +14,4 @@ void* parquet_function(const std::string& file, const char* name);
 /// of another kind, IoError if it cannot be opened: libparquet's messages would be less clear.
 uint64_t parquet_size(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

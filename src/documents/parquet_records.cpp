@@ -5,7 +5,7 @@
 #include "documents/parquet_library.h"
 #include "documents/selection.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace fs = std::filesystem;
 
 namespace {
@@ -57,4 +57,4 @@ std::unique_ptr<RecordSource> open_parquet_records(const fs::path& file, const D
   return std::make_unique<ParquetRecords>(file, options, max_record_bytes);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -7,7 +7,7 @@
 #include "documents/document_options.h"
 #include "documents/record_source.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// Returns the rows of a Parquet file. The first next() of a process loads libathanor_parquet.so, which is next to
 /// libathanor.
@@ -17,4 +17,4 @@ namespace athanor {
 std::unique_ptr<RecordSource> open_parquet_records(const std::filesystem::path& file, const DocumentOptions& options,
                                                    uint64_t max_record_bytes);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

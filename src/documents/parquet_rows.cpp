@@ -6,7 +6,7 @@
 #include "documents/parquet/table_reader.h"
 #include "documents/parquet_library.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 class ParquetObjects : public RecordSource {
@@ -49,4 +49,4 @@ std::unique_ptr<RecordSource> open_parquet_rows(const std::filesystem::path& fil
   return std::make_unique<ParquetObjects>(file, max_record_bytes);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <cstdlib>
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 constexpr std::string_view kNumberBytes = "0123456789+-.eE";
@@ -111,4 +111,4 @@ std::optional<std::string> without_python_values(std::string_view row, std::stri
   return Replacer(row, replacement).replace();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// A document's row of an attribute file.
 struct AttributeRow {
@@ -46,4 +46,4 @@ class RecordSource {
   virtual uint64_t file_position() const = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

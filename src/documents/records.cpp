@@ -12,7 +12,7 @@
 #include "documents/parquet_records.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 constexpr size_t kRecordBytes = size_t{1} << 16;
@@ -285,4 +285,4 @@ void check_compression(const std::filesystem::path& file) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

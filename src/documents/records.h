@@ -12,7 +12,7 @@
 #include "documents/document_options.h"
 #include "documents/record_source.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// A document larger than this is refused: the output of a decompressor for a damaged or hostile file must have a
 /// bound.
@@ -50,4 +50,4 @@ class RecordReader {
 /// @throws DocumentError if it is damaged or cut off.
 void check_compression(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -10,7 +10,7 @@
 #include "documents/json_fields.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using nlohmann::json;
@@ -162,4 +162,4 @@ std::shared_ptr<const Selection> make_selection(SelectionOptions options) {
   return options.empty() ? nullptr : std::make_shared<const Selection>(std::move(options));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

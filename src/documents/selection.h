@@ -13,7 +13,7 @@
 #include "documents/field_path.h"
 #include "documents/record_source.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// A document is kept if every `keep` holds and no `drop` does. Thread-safe.
 class Selection {
@@ -64,4 +64,4 @@ class Selection {
 /// Returns null if `options` selects nothing.
 std::shared_ptr<const Selection> make_selection(SelectionOptions options);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

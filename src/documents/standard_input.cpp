@@ -8,7 +8,7 @@
 #include "base/log.h"
 #include "documents/selection.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 bool is_standard_input(const std::filesystem::path& file) { return file.native() == kStandardInput; }
 
@@ -47,4 +47,4 @@ void announce_terminal(const std::string& what) {
   if (::isatty(STDIN_FILENO) == 1) log::info("reading {} from this terminal; Ctrl-D on an empty line ends them", what);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

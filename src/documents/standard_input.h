@@ -11,7 +11,7 @@
 #include "documents/document_options.h"
 #include "documents/inputs.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 inline constexpr const char* kStandardInput = "-";
 
@@ -33,4 +33,4 @@ void check_standard_input(const std::vector<std::string>& inputs, const Document
 /// Prints that `what` is awaited, if standard input is a terminal: the program would seem to hang.
 void announce_terminal(const std::string& what);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

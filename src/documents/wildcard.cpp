@@ -2,7 +2,7 @@
 
 #include <fnmatch.h>
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace fs = std::filesystem;
 
 namespace {
@@ -58,4 +58,4 @@ std::vector<fs::path> match_paths(const std::string& pattern) {
   return found;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

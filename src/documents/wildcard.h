@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// True if `pattern` contains one of `*`, `?`, `[`.
 bool has_wildcard(const std::string& pattern);
@@ -16,4 +16,4 @@ bool has_wildcard(const std::string& pattern);
 /// with a dot too.
 std::vector<std::filesystem::path> match_paths(const std::string& pattern);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -3,7 +3,7 @@
 #include <array>
 #include <fstream>
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 uint64_t little_endian(std::string_view bytes) {
@@ -53,4 +53,4 @@ uint64_t first_zstd_window(const std::filesystem::path& file) {
   return 0;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

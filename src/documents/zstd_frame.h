@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 struct ZstdFrame {
   uint64_t window = 0;  ///< bytes
@@ -19,4 +19,4 @@ ZstdFrame parse_zstd_frame(std::string_view bytes);
 /// Returns the window of a file's first frame that has content; 0 if there is none. Later frames may have others.
 uint64_t first_zstd_window(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/files.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 namespace fs = std::filesystem;
@@ -130,4 +130,4 @@ void AnswersJournal::remove() {
   fs::remove(file_);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -14,7 +14,7 @@
 #include "base/append_file.h"
 #include "tasks/task_document.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 using Answers = std::vector<tasks::Answer>;
 
@@ -54,4 +54,4 @@ class AnswersJournal {
   std::optional<AppendFile> out_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

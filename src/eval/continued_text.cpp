@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 ContinuedText::ContinuedText(const Tokenizer& tokenizer, std::span<const uint32_t> prompt_ids)
     : decoder_(tokenizer), of_prompt_(tokenizer.decode(prompt_ids)) {
@@ -20,4 +20,4 @@ std::string ContinuedText::behind_prompt(std::string piece) {
   return piece.substr(common);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

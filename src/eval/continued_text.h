@@ -7,7 +7,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// Decodes prompt and new tokens together and shows what is behind the prompt's own text: decoding the new tokens alone
 /// would lose what depends on the tokens before them, as the space before the first word in many tokenizers. Of a
@@ -27,4 +27,4 @@ class ContinuedText {
   std::string of_prompt_;  // text of the prompt that the decoder has not returned yet
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

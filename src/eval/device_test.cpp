@@ -11,7 +11,7 @@
 
 #include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
-#include "train/run.h"
+#include "run/run.h"
 #include "train/testing/device_case.h"
 #include "train/testing/prepared_data.h"
 

@@ -13,7 +13,7 @@
 #include "base/parallel_for.h"
 #include "eval/forest_scorer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 struct Window {
@@ -263,4 +263,4 @@ void check_requests(const EvaluationInput& input, const EvaluationOptions& optio
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -15,7 +15,7 @@
 #include "model/model_state.h"
 #include "tasks/task_set.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct EvaluationOptions {
   int64_t batch_tokens = 8192;               ///< tokens that a data rank computes at once
@@ -59,4 +59,4 @@ EvaluationCounts evaluate(ModelState& model, const EvaluationInput& input, const
 /// @throws DataError and IoError, as evaluate().
 void check_requests(const EvaluationInput& input, const EvaluationOptions& options);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -8,7 +8,7 @@
 #include "ops/transfer.h"
 #include "parallel/share.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 // Batches whose tensors are in memory at the same time, for each pipeline rank: enough that few of them wait.
@@ -150,4 +150,4 @@ std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const
   return result;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -13,7 +13,7 @@
 #include "eval/token_forest.h"
 #include "model/model_state.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct SequenceScore {
   double log_likelihood = 0;  ///< natural logarithm, over the scored tokens
@@ -39,4 +39,4 @@ std::optional<std::vector<SequenceScore>> score_forests(ModelState& model, const
 void append_numbers(const TokenForest& batch, std::vector<int64_t>& numbers);
 TokenForest take_forest(std::span<const int64_t>& numbers);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

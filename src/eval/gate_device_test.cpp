@@ -7,7 +7,7 @@
 
 #include "base/testing/folder_test.h"
 #include "eval/gate_evaluation.h"
-#include "train/run.h"
+#include "run/run.h"
 #include "train/testing/device_case.h"
 #include "train/testing/prepared_data.h"
 

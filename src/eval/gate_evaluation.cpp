@@ -11,12 +11,12 @@
 #include "eval/evaluation.h"
 #include "eval/model_evaluation.h"
 #include "eval/results_table.h"
+#include "record/run_folder.h"
 #include "tasks/score_rule.h"
 #include "tasks/task_scores.h"
-#include "train/run_folder.h"
 #include "train/unreadable_data.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 namespace fs = std::filesystem;
@@ -224,4 +224,4 @@ EvaluationReport GateEvaluation::evaluate(TrainState& state, const std::vector<E
   return report;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

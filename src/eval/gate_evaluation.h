@@ -4,9 +4,9 @@
 
 #include <memory>
 
-#include "train/run_evaluation.h"
+#include "run/run_evaluation.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 class GateEvaluation : public RunEvaluation {
  public:
@@ -24,4 +24,4 @@ class GateEvaluation : public RunEvaluation {
   bool is_prepared_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

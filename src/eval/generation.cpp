@@ -11,7 +11,7 @@
 #include "eval/text_slots.h"
 #include "parallel/share.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 // New texts are computed together, up to this many tokens: that is enough for full speed, and bounds the memory.
@@ -233,4 +233,4 @@ void generate(const LoadedModel& model, const GenerationOptions& options, Prompt
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -15,7 +15,7 @@
 #include "eval/prompts.h"
 #include "model/sample.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct GenerationOptions {
   int64_t max_new_tokens = 64;
@@ -64,4 +64,4 @@ std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& 
 void generate(const LoadedModel& model, const GenerationOptions& options, PromptSource* prompts,
               ContinuationReader* answers);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 using Numbers = std::vector<int64_t>;
@@ -73,4 +73,4 @@ GenerationWork GenerationWork::from_bytes(const std::string& bytes) {
   return work;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// Either some data ranks begin new texts, or all continue their texts by one token.
 struct GenerationWork {
@@ -30,4 +30,4 @@ struct GenerationWork {
   static GenerationWork from_bytes(const std::string& bytes);
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -5,11 +5,11 @@
 #include "config/dump.h"
 #include "config/toml_reader.h"
 #include "parallel/share.h"
-#include "train/router_state.h"
+#include "saves/router_state.h"
 #include "train/state_pieces.h"
 #include "train/step_guard.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 void check_source(const ModelSource& source, const std::filesystem::path& path) {
@@ -145,4 +145,4 @@ LoadedModel load_model(const std::filesystem::path& path, comm::World& world, co
   return model;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -12,7 +12,7 @@
 #include "model/model_state.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct LoadedModel {
   ModelConfig config;
@@ -53,4 +53,4 @@ LoadedModel load_model(const std::filesystem::path& path, const LoadOptions& opt
 LoadedModel load_model(const std::filesystem::path& path, comm::World& world, const LoadOptions& options = {},
                        std::optional<ModelSource> opened = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

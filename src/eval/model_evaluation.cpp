@@ -12,7 +12,7 @@
 #include "tasks/task_config.h"
 #include "tasks/task_scores.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 namespace fs = std::filesystem;
@@ -217,4 +217,4 @@ Json chances_of(const tasks::TaskSet& tasks) {
   return chances;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -10,7 +10,7 @@
 #include "eval/results_file.h"
 #include "eval/results_table.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// Where the results of a call's models go.
 struct ResultsPlace {
@@ -37,4 +37,4 @@ std::optional<NamedResults> evaluate_model(const std::filesystem::path& path, co
 /// Returns the score of guessing for each task and group that states it.
 nlohmann::ordered_json chances_of(const tasks::TaskSet& tasks);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

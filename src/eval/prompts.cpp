@@ -14,7 +14,7 @@
 #include "documents/json_text.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 class ListedPrompts : public PromptSource {
@@ -138,4 +138,4 @@ std::unique_ptr<PromptSource> listed_prompts(std::vector<std::string> texts, con
 
 std::unique_ptr<PromptSource> prompts_of_file(const std::string& file) { return std::make_unique<PromptLines>(file); }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

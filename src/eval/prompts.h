@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct PromptText {
   std::string text;
@@ -41,4 +41,4 @@ std::unique_ptr<PromptSource> listed_prompts(std::vector<std::string> texts, con
 /// be opened.
 std::unique_ptr<PromptSource> prompts_of_file(const std::string& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

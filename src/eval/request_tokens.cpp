@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tasks/python_text.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 std::vector<int32_t> last(const std::vector<int32_t>& tokens, int64_t count) {
@@ -80,4 +80,4 @@ std::vector<TokenRequest> RequestEncoder::encode(const tasks::TextRequest& reque
   return {fit(std::move(before), std::move(after))};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -12,7 +12,7 @@
 #include "tasks/task_document.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// A sequence of tokens, of which the last ones are scored, each given those before it.
 struct TokenRequest {
@@ -50,4 +50,4 @@ class RequestEncoder {
   int64_t max_length_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "tasks/task_config.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 namespace fs = std::filesystem;
@@ -148,4 +148,4 @@ std::optional<Json> find_results(const fs::path& file) {
   return has_shape(results) ? std::optional(std::move(results)) : std::nullopt;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

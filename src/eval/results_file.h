@@ -11,7 +11,7 @@
 #include "eval/evaluation.h"
 #include "eval/loaded_model.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// What an evaluation depends on in addition to its model and tasks.
 struct EvaluationSettings {
@@ -45,4 +45,4 @@ nlohmann::ordered_json read_results(const std::filesystem::path& file);
 /// The same of a file that may hold something else: nothing then. @throws IoError.
 std::optional<nlohmann::ordered_json> find_results(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

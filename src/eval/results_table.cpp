@@ -6,7 +6,7 @@
 #include <optional>
 #include <set>
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -124,4 +124,4 @@ std::string results_table(const std::vector<NamedResults>& models, const Json& c
   return lay_out(lines, 2);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

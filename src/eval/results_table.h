@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct NamedResults {
   std::string name;                ///< heads its column
@@ -18,4 +18,4 @@ struct NamedResults {
 std::string results_table(const std::vector<NamedResults>& models, const nlohmann::ordered_json& chance,
                           size_t most_of_group = 8);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -10,7 +10,7 @@
 #include "ops/device_choice.h"
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 at::ScalarType type_named(const std::string& dtype) {
@@ -94,4 +94,4 @@ TextScore TextScorer::score(std::string_view utf8) {
 
 const Tokenizer& TextScorer::tokenizer() const { return *model_->loaded.tokenizer; }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

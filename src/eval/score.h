@@ -10,7 +10,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct ScoringOptions {
   std::string dtype = "float32";  ///< the type that the model computes in: float32 or bfloat16
@@ -61,4 +61,4 @@ class TextScorer {
   std::unique_ptr<Model> model_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

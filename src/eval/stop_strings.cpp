@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 // Returns the longest stop string that is complete with the first `end` bytes of what is held.
 const std::string* StopFilter::stop_at(size_t end) const {
@@ -44,4 +44,4 @@ std::string StopFilter::push(std::string_view piece) {
 
 std::string StopFilter::finish() { return std::exchange(held_, {}); }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

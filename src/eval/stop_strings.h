@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// Passes a text on, piece by piece, up to a stop string.
 ///
@@ -36,4 +36,4 @@ class StopFilter {
   std::optional<std::string> found_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -6,7 +6,7 @@
 
 #include "base/log.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 // A tokenizer whose post-processor is not known has no template that a run's data could lack.
@@ -57,4 +57,4 @@ std::vector<uint32_t> encode_in_template(const Tokenizer& tokenizer, const TextT
   return around.around(ids);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

@@ -9,7 +9,7 @@
 #include "base/text_template.h"
 #include "eval/loaded_model.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 struct TextBeginning {
   TextTemplate around;
@@ -30,4 +30,4 @@ void tell_beginning(const LoadedModel& model, const TextTemplate& around);
 /// token has it already, and gets nothing more (as in lm_eval 0.4.13).
 std::vector<uint32_t> encode_in_template(const Tokenizer& tokenizer, const TextTemplate& around, std::string_view text);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

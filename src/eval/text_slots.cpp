@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 Tensor row_of(const std::vector<int64_t>& ids) {
@@ -137,4 +137,4 @@ std::vector<int64_t> TextSlots::compute(const GenerationWork& work) {
   return ids;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

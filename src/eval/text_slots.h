@@ -9,7 +9,7 @@
 #include "eval/loaded_model.h"
 #include "model/sample.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 class TextSlots {
  public:
@@ -42,4 +42,4 @@ class TextSlots {
   std::vector<Text> texts_;                   ///< by slot
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

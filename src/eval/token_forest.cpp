@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 namespace {
 
 // A shorter common beginning is computed again: each node costs a tile of keys and a pass over them.
@@ -144,4 +144,4 @@ std::vector<TokenForest> pack_sequences(std::span<const ScoredSequence> sequence
   return batches;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

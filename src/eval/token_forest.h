@@ -9,7 +9,7 @@
 
 #include "ops/tree_attention.h"
 
-namespace athanor {
+namespace athanor::inline eval {
 
 /// A sequence to score: its last `num_scored` tokens, each given all before it. The model reads all but the last token.
 struct ScoredSequence {
@@ -34,4 +34,4 @@ struct TokenForest {
 /// sequence once. They depend on the arguments alone.
 std::vector<TokenForest> pack_sequences(std::span<const ScoredSequence> sequences, int64_t token_budget);
 
-}  // namespace athanor
+}  // namespace athanor::inline eval

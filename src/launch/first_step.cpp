@@ -2,27 +2,22 @@
 
 #include <charconv>
 #include <condition_variable>
-#include <fstream>
 #include <mutex>
-#include <nlohmann/json.hpp>
 #include <stop_token>
 #include <utility>
 
-#include "base/bounded_json.h"
+#include "base/error.h"
+#include "record/run_folder.h"
+#include "record/step_lines.h"
 
 namespace athanor::launch {
 
 std::optional<double> first_step_time_s(const std::filesystem::path& run_dir, const RunRecords& before) {
-  std::ifstream lines(run_dir / "metrics.jsonl", std::ios::binary);
-  for (std::string line; std::getline(lines, line);) {
-    const auto json = read_json(line);
-    if (!json.is_object() || !json.contains("time") || !json["time"].is_number()) continue;
-    const auto number = [&](const char* key) {
-      return json.contains(key) && json[key].is_number_integer() ? json[key].get<int64_t>() : 0;
-    };
-    if (number("attempt") > before.attempt && number("step") > 0) return json["time"].get<double>();
+  try {
+    return time_of_first_step(RunFolder{run_dir}.metrics(), before.attempt);
+  } catch (const IoError&) {
+    return {};  // a disk that is away; it is read again
   }
-  return {};
 }
 
 JobStart job_start(const Surroundings& here, double fallback_s) {

@@ -7,20 +7,18 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bounded_json.h"
+#include "base/error.h"
+#include "record/events.h"
+#include "record/json_lines.h"
+#include "record/run_folder.h"
+#include "record/step_lines.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
 namespace {
 
-using nlohmann::json;
-
-// The newest lines of a file of metrics that are read: a line has some hundred bytes, with loads of layers some
-// kilobytes.
-constexpr uint64_t kTail = 1 << 18;
-
-std::string text_of(const fs::path& file, uint64_t from = 0) {
+std::string text_of(const fs::path& file) {
   std::ifstream stream(file, std::ios::binary);
-  stream.seekg(static_cast<std::streamoff>(from));
   return {std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
 }
 
@@ -30,41 +28,35 @@ uint64_t size_of(const fs::path& file) {
   return none ? 0 : size;
 }
 
-int64_t number_in(const json& line, const char* key) {
-  const auto found = line.find(key);
-  return found != line.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
-}
+std::string words_of(const fs::path& run_dir) { return text_of(RunFolder{run_dir}.last_words()); }
 
-// Calls `visit` with each line that is an object: a killed process may have left half a line.
-void for_each_line(const std::string& text, const std::function<void(const json&)>& visit) {
-  for (size_t begin = 0; begin < text.size();) {
-    const size_t end = std::min(text.find('\n', begin), text.size());
-    const auto line = read_json(std::string_view(text).substr(begin, end - begin));
-    if (line.is_object()) visit(line);
-    begin = end + 1;
+// The launcher continues without what a disk that is away would tell.
+std::vector<Event> events_since(const fs::path& run_dir, uint64_t begin) {
+  try {
+    return read_events(RunFolder{run_dir}.events(), begin);
+  } catch (const IoError&) {
+    return {};
   }
 }
 
-bool is_begin(const json& line) {
-  const auto event = line.find("event");
-  return event != line.end() && (*event == "start" || *event == "resume" || *event == "went_back");
+void for_each_newest_step_of(const fs::path& run_dir, const std::function<void(int64_t step, int64_t attempt)>& take) {
+  try {
+    for_each_newest_step(RunFolder{run_dir}.metrics(), take);
+  } catch (const IoError&) {
+    // as above
+  }
 }
-
-fs::path events_of(const fs::path& run_dir) { return run_dir / "events.jsonl"; }
-
-std::string words_of(const fs::path& run_dir) { return text_of(run_dir / "log" / "last-words.json"); }
 
 }  // namespace
 
 RunRecords read_records(const fs::path& run_dir) {
-  RunRecords records{words_of(run_dir), size_of(events_of(run_dir)), 0};
-  for_each_line(text_of(events_of(run_dir)),
-                [&](const json& line) { records.attempt = std::max(records.attempt, number_in(line, "attempt")); });
+  RunRecords records{words_of(run_dir), size_of(RunFolder{run_dir}.events()), 0};
+  for (const Event& event : events_since(run_dir, 0)) records.attempt = std::max(records.attempt, event.attempt);
   return records;
 }
 
 bool has_begun(const fs::path& run_dir, const RunRecords& before) {
-  return size_of(events_of(run_dir)) != before.events_bytes;
+  return size_of(RunFolder{run_dir}.events()) != before.events_bytes;
 }
 
 std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunRecords& before) {
@@ -72,7 +64,7 @@ std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunReco
   const auto json = read_json(text);
   if (!json.is_object() || text == before.last_words) return std::nullopt;
   LastWords words;
-  words.exit_code = static_cast<int>(number_in(json, "exit_code"));
+  words.exit_code = static_cast<int>(integer_in(json, "exit_code"));
   if (json.contains("rank") && json["rank"].is_number_integer()) words.rank = json["rank"].get<int>();
   if (json.contains("host") && json["host"].is_string()) words.host = json["host"];
   if (const auto missing = json.find("missing"); missing != json.end() && missing->is_array()) {
@@ -88,43 +80,32 @@ std::optional<LastWords> fresh_last_words(const fs::path& run_dir, const RunReco
 
 Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
   Steps steps;
-  const uint64_t size = size_of(run_dir / "metrics.jsonl");
-  for_each_line(text_of(run_dir / "metrics.jsonl", size - std::min(size, kTail)), [&](const json& line) {
-    if (number_in(line, "attempt") > before.attempt && number_in(line, "step") > 0)
-      steps.last = number_in(line, "step");
+  for_each_newest_step_of(run_dir, [&](int64_t step, int64_t attempt) {
+    if (attempt > before.attempt) steps.last = step;
   });
   if (!steps.last) return steps;
-  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
-    if (is_begin(line) && !steps.first) steps.first = number_in(line, "step") + 1;
-  });
+  for (const Event& event : events_since(run_dir, before.events_bytes))
+    if (event.is_start() && !steps.first) steps.first = event.step + 1;
   return steps;
 }
 
 std::optional<int64_t> greatest_step(const fs::path& run_dir) {
   std::optional<int64_t> greatest;
-  const uint64_t size = size_of(run_dir / "metrics.jsonl");
-  for_each_line(text_of(run_dir / "metrics.jsonl", size - std::min(size, kTail)), [&](const json& line) {
-    if (const int64_t step = number_in(line, "step"); step > 0) greatest = std::max(greatest.value_or(0), step);
-  });
+  for_each_newest_step_of(run_dir, [&](int64_t step, int64_t) { greatest = std::max(greatest.value_or(0), step); });
   return greatest;
 }
 
 StopRecord stop_since(const fs::path& run_dir, const RunRecords& before) {
   StopRecord stop;
-  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
-    const auto event = line.find("event");
-    if (event != line.end() && *event == "stop")
-      stop = {line.contains("limit"), static_cast<int>(number_in(line, "signal"))};
-  });
+  for (const Event& event : events_since(run_dir, before.events_bytes))
+    if (event.kind == "stop") stop = {event.line.contains("limit"), static_cast<int>(event.integer("signal"))};
   return stop;
 }
 
 std::optional<int> end_code_since(const fs::path& run_dir, const RunRecords& before) {
   std::optional<int> code;
-  for_each_line(text_of(events_of(run_dir), before.events_bytes), [&](const json& line) {
-    const auto event = line.find("event");
-    if (event != line.end() && *event == "end") code = static_cast<int>(number_in(line, "exit_code"));
-  });
+  for (const Event& event : events_since(run_dir, before.events_bytes))
+    if (event.kind == "end") code = static_cast<int>(event.integer("exit_code"));
   return code;
 }
 

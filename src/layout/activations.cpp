@@ -5,7 +5,7 @@
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // Memory of a chunk's logits over a rank's vocabulary, and of the products with them.
@@ -117,4 +117,4 @@ ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const
   return need;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

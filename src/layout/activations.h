@@ -44,7 +44,7 @@
 #include "layout/product_scratch.h"
 #include "layout/stages.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Memory of one microbatch in one stage.
 struct StageMemory {
@@ -74,4 +74,4 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
 ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
                                  Multiplier multiplier = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr int64_t kAlignment = 64;  // elements: 128 bytes of bf16, whole cache lines for every type
@@ -106,4 +106,4 @@ std::vector<OwnedRange> find_owned_ranges(const std::vector<Bucket>& buckets, co
   return owned;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

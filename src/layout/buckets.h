@@ -13,7 +13,7 @@
 #include "arch/inventory.h"
 #include "layout/replication.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Elements [begin, end) of flat memory.
 struct FlatRange {
@@ -82,4 +82,4 @@ struct OwnedRange {
 /// Returns the owned ranges in order; adjacent ranges are joined.
 std::vector<OwnedRange> find_owned_ranges(const std::vector<Bucket>& buckets, const Sharding& sharding);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

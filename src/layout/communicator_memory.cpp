@@ -8,7 +8,7 @@
 
 #include "layout/traffic.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr double kKiB = 1 << 10, kMiB = 1 << 20;
@@ -96,4 +96,4 @@ std::vector<int> planned_hosts(const TopologyConfig& topology, int world_size) {
   return hosts;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -24,7 +24,7 @@
 
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// The communicators of one group of a rank that a run makes, and their bytes on the rank's device.
 struct OpenedGroup {
@@ -43,4 +43,4 @@ std::vector<OpenedGroup> opened_groups(const RunConfig& config, const Layout& la
 /// Returns the hosts of a job that is only planned: topology.ranks_per_node consecutive ranks each, or one for all.
 std::vector<int> planned_hosts(const TopologyConfig& topology, int world_size);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -7,7 +7,7 @@
 #include <optional>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr double kBytesOfKiB = 1 << 10, kHopperWorkspace = 32 << 20;
@@ -101,4 +101,4 @@ double count_table_documents(int64_t sequences, int64_t seq_len) {
   return static_cast<double>(2 * (room / 2) + 1);  // pairs of int32 for room + 1 offsets
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

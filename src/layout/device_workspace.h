@@ -38,7 +38,7 @@
 #include "config/run_config.h"
 #include "layout/product_scratch.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Returns the bytes of one workspace of cuBLAS: CUBLAS_WORKSPACE_CONFIG, read as libtorch reads it (":SIZE:COUNT" in
 /// KiB, several times), or the 32 MiB of Hopper.
@@ -78,4 +78,4 @@ bool uses_cuda_libraries(const RunConfig& config, Multiplier multiplier);
 /// Returns the documents of the tables for such a microbatch, if documents have at least 128 tokens on average.
 double count_table_documents(int64_t sequences, int64_t seq_len);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

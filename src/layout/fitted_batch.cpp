@@ -3,7 +3,7 @@
 #include "config/defaults.h"
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // Makes `micro_batch` divide the sequences of a data rank.
@@ -26,4 +26,4 @@ std::vector<std::string> fit_to_ranks(RunConfig& config, int world_size) {
   return find_layout_faults(config, world_size);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Takes a smaller train.micro_batch_size, if it is not set and does not divide the sequences of a data rank: the
 /// largest number below it that does. A training phase with another batch is treated in the same way. Nothing changes
@@ -14,4 +14,4 @@ namespace athanor {
 /// @return the faults of the layout then (find_layout_faults).
 std::vector<std::string> fit_to_ranks(RunConfig& config, int world_size);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -10,7 +10,7 @@
 #include "config/families.h"
 #include "layout/parameter_groups.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 using Inventory = std::vector<ParameterSpec>;
@@ -86,4 +86,4 @@ std::vector<std::string> find_group_faults(const RunConfig& config) {
   return lines;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

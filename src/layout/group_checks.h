@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Returns a message for each pattern of optimizer.no_weight_decay, of groups and of checkpoint.fresh_groups that
 /// matches no parameter, for each two groups that take the same one, for Muon on a vector, and for optimizer.qk_clip on
@@ -15,4 +15,4 @@ namespace athanor {
 /// (resolve_model_from in checkpoint/model_identity.h).
 std::vector<std::string> find_group_faults(const RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

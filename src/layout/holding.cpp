@@ -6,7 +6,7 @@
 #include "config/families.h"
 #include "layout/stages.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 bool is_key_or_value(const ModelConfig& model, const ParameterSpec& spec) {
@@ -87,4 +87,4 @@ std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& h
   return entries;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -9,7 +9,7 @@
 #include "layout/layout.h"
 #include "layout/replication.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// One parameter, or the slice of it that a rank holds. With a tensor degree of 1 the parameters of the replication
 /// kinds replicated, partial and key_value are dense instead, as are those of tied with a pipeline degree of 1.
@@ -30,4 +30,4 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
 /// Returns the bucket table of these parameters, not yet laid out.
 std::vector<BucketEntry> make_bucket_entries(const std::vector<HeldParameter>& held);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

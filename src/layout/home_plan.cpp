@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "layout/optimizer_state.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // The data ranks of a stage, and which of them own each shard of a replication kind.
@@ -251,4 +251,4 @@ int64_t HomePlan::home_elements() const {
 
 HomePlan plan_homes(const HomePlanInput& input) { return Planner(input).make(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -17,7 +17,7 @@
 
 #include "layout/shards.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Matrices to be computed, and the ranks that could do it.
 struct HomeJob {
@@ -104,4 +104,4 @@ struct HomePlanInput {
 /// Every rank of a stage gets the same homes. Time: the matrices of the stage times the ranks that hold each.
 HomePlan plan_homes(const HomePlanInput& input);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

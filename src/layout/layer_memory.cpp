@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr double kNormRowsPerPartial = 64;  // as in ops/norm.cpp
@@ -323,4 +323,4 @@ void LayerMemory::backward(MemoryPeak& t) {
   left_ = had;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -14,7 +14,7 @@
 #include "layout/layout.h"
 #include "layout/product_scratch.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Counts the bytes held now, and their peak so far.
 class MemoryPeak {
@@ -130,4 +130,4 @@ class LayerMemory {
   double gathered_ = 0;  // gradient of all tensor ranks' tokens, under sequence_parallel
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

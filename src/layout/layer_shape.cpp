@@ -6,7 +6,7 @@
 #include "layout/layer_memory.h"
 #include "layout/traffic.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // As kGroupAlignment in ops/device/grouped.h.
@@ -79,4 +79,4 @@ Recomputed recomputed(const ParallelismConfig& parallelism) {
   return {has("norm"), has("attention"), has("moe"), has("layer")};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -10,7 +10,7 @@
 #include "config/mapping.h"
 #include "layout/layout_faults.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 size_t index_of(Axis axis) { return static_cast<size_t>(axis); }
@@ -253,4 +253,4 @@ int64_t Layout::first_sequence(int data_rank, int64_t index) const {
   return ((block * microbatches_ + index) * balance_ranks_ + in_block) * micro_batch_size_;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -19,7 +19,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 enum class Axis { kPipeline, kReplicate, kShard, kExpert, kContext, kTensor };
 inline constexpr int kNumAxes = 6;
@@ -117,4 +117,4 @@ class Layout {
 /// depend on it are skipped.
 std::vector<std::string> find_layout_faults(const RunConfig& config, int world_size);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -14,7 +14,7 @@
 #include "layout/schedule.h"
 #include "layout/stages.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr int64_t kMostRanks = 1 << 20;
@@ -263,4 +263,4 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

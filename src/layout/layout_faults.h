@@ -8,7 +8,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// True if the model's fields have their final values. Those of a model from a folder are defaults until it is read.
 bool is_resolved(const ModelConfig& model);
@@ -32,4 +32,4 @@ std::vector<std::string> find_sequence_faults(const ParallelismConfig& paralleli
 /// <value>".
 std::string divisors_of(int64_t value);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

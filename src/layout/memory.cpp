@@ -10,7 +10,7 @@
 #include "layout/shards.h"
 #include "layout/update_cost.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 int64_t count_elements(const std::vector<int64_t>& extent) {
@@ -217,4 +217,4 @@ int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout,
   return fullest;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

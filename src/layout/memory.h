@@ -15,7 +15,7 @@
 #include "layout/product_scratch.h"
 #include "layout/shards.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// The elements that a rank holds, in two classes, whose optimizer state is sharded over different ranks: those of
 /// experts, and those of all other replication kinds (`dense`).
@@ -136,4 +136,4 @@ Multiplier planned_multiplier(const RunConfig& config);
 int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier = {},
                  const std::vector<int>& hosts = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

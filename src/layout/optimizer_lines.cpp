@@ -12,7 +12,7 @@
 #include "layout/optimizer_state.h"
 #include "layout/width_groups.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 using TensorsOfRole = std::map<Role, int64_t>;
@@ -63,4 +63,4 @@ std::vector<std::string> describe_optimizers(const RunConfig& config) {
   return lines;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

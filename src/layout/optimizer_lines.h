@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Returns a line for each optimizer of a run, "adamw: 3 tensors of 1,000 parameters; rate 0.001, decay 0.1: embedding,
 /// norm (1 of 2)": the tensors and parameters of the whole model, and for each rate and weight decay the roles, with
@@ -15,4 +15,4 @@ namespace athanor {
 /// @param config  with a model that is resolved.
 std::vector<std::string> describe_optimizers(const RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "config/optimizer_checks.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 int64_t bytes_of(StateType type) { return type == StateType::kFloat32 ? 4 : 2; }
 
@@ -114,4 +114,4 @@ int64_t count_optimizer_bytes(const std::vector<BucketEntry>& table, int64_t fla
   return bytes;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -9,7 +9,7 @@
 #include "layout/buckets.h"
 #include "layout/parameter_groups.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// The type of a kind of state in memory. Checkpoints store every type as fp32, which holds each of its values.
 enum class StateType { kFloat32, kBFloat16 };
@@ -98,4 +98,4 @@ std::vector<OwnedRange> find_state_ranges(const std::vector<OwnedRange>& owned, 
 int64_t count_optimizer_bytes(const std::vector<BucketEntry>& table, int64_t flat_size,
                               const std::vector<OwnedRange>& owned, const OptimizerPlan& plan);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -4,7 +4,7 @@
 
 #include "base/matrices_at_once.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogonalizer how) {
   const auto at_once = static_cast<double>(std::min(batch, matrices_at_once(rows, columns, how.on_device)));
@@ -15,4 +15,4 @@ double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogon
   return at_once * std::max(2 * size * (whole + square), (how.bf16 ? 4 + size : 4) * whole + turned);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Which iteration: the type of its products, and who multiplies.
 struct Orthogonalizer {
@@ -15,4 +15,4 @@ struct Orthogonalizer {
 /// themselves need (layout/product_scratch.h) is not counted.
 double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogonalizer how);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 const std::vector<Role> kMuonRoles = {Role::kQuery,    Role::kKey,       Role::kValue, Role::kAttentionOut,
@@ -85,4 +85,4 @@ const ParameterGroup& group_of(const std::vector<ParameterGroup>& groups, const 
 
 bool is_muon_role(Role role) { return std::ranges::find(kMuonRoles, role) != kMuonRoles.end(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

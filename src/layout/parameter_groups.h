@@ -7,7 +7,7 @@
 #include "arch/inventory.h"
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 struct ParameterGroup {
   /// The group takes a parameter that has one of these roles, or whose name matches one of these patterns
@@ -39,4 +39,4 @@ const ParameterGroup& group_of(const std::vector<ParameterGroup>& groups, const 
 /// without the router.
 bool is_muon_role(Role role);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // The values of kernels/cpu/matmul_cut.h; train/product_scratch_test.cpp compares the two.
@@ -36,4 +36,4 @@ double product_scratch(const ProductShape& p, const ProductWidths& widths, doubl
   return std::min(threads, parts) * (factors * (padded(a) + padded(panels * panel)) + padded(kept));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

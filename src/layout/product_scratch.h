@@ -1,7 +1,7 @@
 #pragma once
 // The scratch memory that a matrix product on tiles needs in addition to its operands (kernels/cpu/matmul_cut.h).
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// The processor that multiplies.
 struct Multiplier {
@@ -27,4 +27,4 @@ struct ProductShape {
 /// Returns the scratch bytes for `count` such products computed in one call.
 double product_scratch(const ProductShape& shape, const ProductWidths& widths, double threads, double count = 1);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

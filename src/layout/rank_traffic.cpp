@@ -10,7 +10,7 @@
 #include "layout/stages.h"
 #include "layout/traffic.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr double kSmallAllReduce = 8 << 10;  // as in wire/index_tree.h: smaller sums go along the tree
@@ -246,4 +246,4 @@ std::vector<RankTraffic> count_rank_traffic(const RunConfig& config, const Layou
   return std::move(counter.lines);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

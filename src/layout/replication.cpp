@@ -1,6 +1,6 @@
 #include "layout/replication.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 std::optional<GroupKind> Replication::replicas() const {
   switch (kind) {
@@ -28,4 +28,4 @@ const char* Replication::name() const {
   return "";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -8,7 +8,7 @@
 
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Each kind is held by the data ranks of data_ranks() that have the same tensor and pipeline coordinates, and its
 /// gradient is summed over them. Some kinds are also held by a replica group, which are tensor or pipeline ranks:
@@ -44,4 +44,4 @@ inline constexpr std::array<Replication, 6> kReplications = {Replication::kDense
                                                              Replication::kKeyValue,   Replication::kPartial,
                                                              Replication::kReplicated, Replication::kTied};
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

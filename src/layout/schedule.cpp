@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "layout/schedules/schedules.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace schedules {
 
 std::vector<Action> one_in_turn(const std::vector<Action>& forwards, const std::vector<Action>& backwards,
@@ -102,4 +102,4 @@ std::string describe(const Schedule& schedule) {
   return text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

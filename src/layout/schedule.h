@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline layout {
 
 enum class Work { kForward, kBackward };
 
@@ -77,4 +77,4 @@ std::string text_of(const Action& action, int chunks);
 /// Returns the schedule as text, with a line for each rank: "rank 0: F0 F1 B0 ...".
 std::string describe(const Schedule& schedule);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

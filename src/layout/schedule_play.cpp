@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "layout/schedule.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 /// Checks that every action of a rank occurs once, and that backwards are in ascending order.
@@ -175,4 +175,4 @@ double bubble_of(const Timeline& timeline) {
   return 1 - busy / ((end - begin) * static_cast<double>(timeline.size()));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 ShardingKind parse_sharding(const std::string& name) {
   if (name == "none") return ShardingKind::kNone;
@@ -84,4 +84,4 @@ Sharding make_sharding(const Layout& layout, int rank, ShardingKind kind, int64_
   return sharding;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

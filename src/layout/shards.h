@@ -32,7 +32,7 @@
 #include "layout/layout.h"
 #include "layout/replication.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
 /// @throws ConfigError if `name` is not a value of parallelism.sharding.
@@ -88,4 +88,4 @@ int64_t bucket_elements(const RunConfig& config);
 /// Returns how a rank holds its parameters, for ParameterStore and dry runs.
 Sharding make_sharding(const Layout& layout, int rank, ShardingKind sharding, int64_t bucket_elements);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

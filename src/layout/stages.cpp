@@ -11,7 +11,7 @@
 #include "base/error.h"
 #include "config/findings.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr int64_t kUsualTokens = 4096;
@@ -151,4 +151,4 @@ std::vector<std::string> find_split_faults(const ModelConfig& model, const Paral
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

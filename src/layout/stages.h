@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Consecutive layers [first, end) of a pipeline stage; the first stage also has the embedding, and the last one has
 /// the last norm and the output.
@@ -38,4 +38,4 @@ double stage_cost(const ModelConfig& model, const StageLayers& stage);
 /// length or sum, an empty stage. Empty if there is none.
 std::vector<std::string> find_split_faults(const ModelConfig& model, const ParallelismConfig& parallelism);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

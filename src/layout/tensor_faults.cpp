@@ -6,7 +6,7 @@
 #include "config/findings.h"
 #include "layout/layout_faults.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // Keys and values are divided, or neighbours hold the same head.
@@ -65,4 +65,4 @@ std::vector<std::string> find_sequence_faults(const ParallelismConfig& p, int64_
   return found.take();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 constexpr double kWidth = 960, kLeft = 64, kRight = 16, kRow = 30, kGap = 6, kTop = 56, kBottom = 40;
@@ -126,4 +126,4 @@ std::string timeline_title(const Schedule& schedule, const Timeline& timeline) {
                      100 * bubble_of(timeline), 100 * bubble_of(of_these), 100 * check_schedule(schedule).bubble);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 
 #include "layout/schedule.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 struct TimelinePicture {
   std::string title;
@@ -24,4 +24,4 @@ std::string schedule_title(const Schedule& schedule);
 /// simulated with stages of equal cost.
 std::string timeline_title(const Schedule& schedule, const Timeline& timeline);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

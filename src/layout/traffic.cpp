@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 const char* purpose_name(TrafficPurpose purpose) {
@@ -78,4 +78,4 @@ std::vector<StepTraffic> count_step_traffic(const RunConfig& config, const Layou
   return table;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -10,7 +10,7 @@
 #include "layout/layout.h"
 #include "layout/memory.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// What bytes are sent for: a row of the table at count_rank_traffic.
 enum class TrafficPurpose {
@@ -100,4 +100,4 @@ std::vector<StepTraffic> count_step_traffic(const RunConfig& config, const Layou
 /// given ones.
 double probability_of_any(int64_t experts, int64_t owned, int64_t k);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -8,7 +8,7 @@
 #include "layout/orthogonal_scratch.h"
 #include "layout/shards.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // The parts of each parameter that the tensor ranks of a rank hold, in their order.
@@ -104,4 +104,4 @@ double count_update_bytes(const RunConfig& config, const Layout& layout, int ran
   return count_update_bytes(count_update_cost(config, layout, rank, table, buckets), config.optimizer, multiplier);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -10,7 +10,7 @@
 #include "layout/product_scratch.h"
 #include "layout/traffic.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 struct UpdateCost {
   /// LAMB: the squared norms of all matrices of the model, 16 bytes for each, over kModel and then over kData. Muon:
@@ -42,4 +42,4 @@ double count_update_bytes(const UpdateCost& cost, const OptimizerConfig& config,
 /// Muon, none without.
 double count_update_bytes(const RunConfig& config, const Layout& layout, int rank, Multiplier multiplier);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 
 #include "arch/width_scaling.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 namespace {
 
 // The names of the model's parameters by their factor, without those whose factor is 1.
@@ -39,4 +39,4 @@ std::vector<ParameterGroup> scaled_by_width(std::vector<ParameterGroup> groups, 
   return scaled;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -5,7 +5,7 @@
 
 #include "layout/parameter_groups.h"
 
-namespace athanor {
+namespace athanor::inline layout {
 
 /// Multiplies the lr_scale of each parameter by its rate_factor (arch/width_scaling.h): before each group come the
 /// groups of those of its parameters whose factor is not 1. Their weight_decay is divided by the factor, so that an
@@ -13,4 +13,4 @@ namespace athanor {
 /// @param config  of the run, with a model that is resolved.
 std::vector<ParameterGroup> scaled_by_width(std::vector<ParameterGroup> groups, const RunConfig& config);
 
-}  // namespace athanor
+}  // namespace athanor::inline layout

@@ -4,7 +4,7 @@
 #include "ops/norm_rope.h"
 #include "parallel/norm_over_ranks.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 ops::NormRope::Norm norm_of(QkNorm norm) {
@@ -77,4 +77,4 @@ Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, c
   return output(attended);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

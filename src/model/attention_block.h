@@ -11,7 +11,7 @@
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 class AttentionBlock {
  public:
@@ -55,4 +55,4 @@ class AttentionBlock {
   Weight q_, k_, v_, o_, q_norm_, k_norm_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -7,7 +7,7 @@
 #include "ops/transfer.h"
 #include "parallel/vocabulary_logits.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 // One number for each token: of the text that it belongs to, from which it may count on.
@@ -130,4 +130,4 @@ Tensor Decoder::forward_cached(const Tensor& x, const NewTokens& tokens, const s
   return stage_.has_head ? cached_logits(residual, pass) : residual.sum();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

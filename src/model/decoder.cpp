@@ -13,7 +13,7 @@
 #include "parallel/gradient_reducer.h"
 #include "parallel/vocabulary.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 // The names that observers use.
@@ -308,4 +308,4 @@ Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& docu
   return at::linear(h, output_.value).view({tokens_BT.size(0), tokens_BT.size(1), -1});
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

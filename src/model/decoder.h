@@ -19,7 +19,7 @@
 #include "parallel/tensor_parallel.h"
 #include "parallel/weight_gatherer.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 /// Returns the bucket table, not yet laid out, of a rank that holds part `expert_rank` (from 0) of `expert_degree`
 /// equal parts of each layer's experts, and everything else whole; by default the whole model's.
@@ -125,4 +125,4 @@ class Decoder : public Stage {
   GradientReducer* sums_ = nullptr;  // during a backward, see there
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -3,7 +3,7 @@
 #include "ops/linear.h"
 #include "ops/swiglu.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 FeedForward::SwiGlu FeedForward::make_swiglu(const ParameterStore& parameters, const std::string& prefix) {
   return {parameters.weight(prefix + "gate_proj.weight"), parameters.weight(prefix + "up_proj.weight"),
@@ -79,4 +79,4 @@ Tensor FeedForward::forward_sparse(const TensorParallelInput& x, std::vector<moe
   return y_TD.view(x.replicated.sizes());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -12,7 +12,7 @@
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 class FeedForward {
  public:
@@ -64,4 +64,4 @@ class FeedForward {
   std::shared_ptr<moe::Dispatch> dispatch_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline model

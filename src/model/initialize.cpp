@@ -6,7 +6,7 @@
 #include "arch/width_scaling.h"
 #include "base/random.h"
 
-namespace athanor {
+namespace athanor::inline model {
 void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters, double width_ratio) {
   std::map<std::string, Role> roles;
   for (const auto& spec : make_inventory(model)) roles.emplace(spec.name, spec.role);
@@ -29,4 +29,4 @@ void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterSto
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

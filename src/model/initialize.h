@@ -5,7 +5,7 @@
 #include "arch/inventory.h"
 #include "parallel/parameters.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 /// Fills the master of the slices that this rank holds, and the weights that forward reads: norms with 1, everything
 /// else from a normal distribution of mean 0 and standard deviation initializer_range (as `transformers` does for these
@@ -14,4 +14,4 @@ namespace athanor {
 ///                     (arch/width_scaling.h). 1 changes nothing.
 void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters, double width_ratio = 1);
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -8,7 +8,7 @@
 #include "ops/cache_attention.h"
 #include "ops/rope.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 /// One layer's keys (rotated) and values: each text has a slot. On the device of the model.
 struct KvCache {
@@ -35,4 +35,4 @@ struct CachedPass {
   ops::KeyCounts counts;           ///< for texts with one more token, which attends over its slot
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -5,7 +5,7 @@
 
 #include "config/families.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 std::string layer_name(int64_t index) { return "model.layers." + std::to_string(index); }
@@ -161,4 +161,4 @@ void Layer::forget_normed(const Norm& norm, const Tensor& sum, const Tensor& rea
                         [norm, sum = sum.detach(), from, batch] { return gather_tokens(norm.of(sum), from, batch); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -12,7 +12,7 @@
 #include "parallel/recompute.h"
 #include "parallel/tensor_parallel.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 /// The residual stream, and the branch that has yet to be added to it: the next norm does both in one pass.
 struct Residual {
@@ -90,4 +90,4 @@ class Layer {
 /// Returns the norm whose weight has this name; a family whose norms have no weights ignores the name.
 Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const std::string& name);
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -8,7 +8,7 @@
 #include "ops/device_choice.h"
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 at::ScalarType compute_type(const RunConfig& config) {
@@ -158,4 +158,4 @@ void ModelState::set_router_bias(const Tensor& bias) {
   for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -14,7 +14,7 @@
 #include "parallel/pipeline.h"
 #include "parallel/weight_gatherer.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 /// What a model is built with in addition to its configuration.
 struct ModelStateOptions {
@@ -76,4 +76,4 @@ class ModelState {
   std::vector<Stage*> stages() const;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -6,7 +6,7 @@
 
 #include "ops/rope.h"
 
-namespace athanor {
+namespace athanor::inline model {
 namespace {
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
@@ -74,4 +74,4 @@ Rotary make_rotary(const ModelConfig& m) {
   return rotary;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -4,7 +4,7 @@
 #include "config/model_config.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 struct Rotary {
   Tensor frequency;    ///< [head_dim/2], fp32: the angle from one position to the next, in radians
@@ -16,4 +16,4 @@ struct Rotary {
 /// 2023, §3, and "llama3" Llama 3.1.
 Rotary make_rotary(const ModelConfig& model);
 
-}  // namespace athanor
+}  // namespace athanor::inline model

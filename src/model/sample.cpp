@@ -4,7 +4,7 @@
 #include <numeric>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline model {
 
 int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw) {
   const Tensor wide = logits.to(at::kDouble).contiguous();
@@ -39,4 +39,4 @@ int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw
   return order[kept - 1];
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -6,7 +6,7 @@
 #include "base/random.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 struct Sampling {
   double temperature = 1.0;  ///< divides the logits; 0: the token with the largest logit, of equal ones the lowest id
@@ -19,4 +19,4 @@ struct Sampling {
 /// @param draw    a uniform random number in [0, 1): it selects the token, unless temperature is 0.
 int64_t sample_token(const Tensor& logits, const Sampling& sampling, double draw);
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -2,7 +2,7 @@
 // The path (kernels/matmul_path.h) that multiplies in this process, by element type and kind of product.
 //
 // Bits depend on the path, so it is set once, before the first product: by the environment (ATHANOR_MATMUL names one
-// path for everything, for tests and timing), by a training run that has measured it (train/matmul_choice.h), or by the
+// path for everything, for tests and timing), by a training run that has measured it (run/matmul_choice.h), or by the
 // CPU's features. Each path is tested with the others as oracles.
 
 #include <optional>

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "ops/adamw.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 AdamW::AdamW(const OptimizerConfig& config, OptimizedParameters parameters)
     : Optimizer(declare_optimizer("adamw"), std::move(parameters)), config_(config) {}
@@ -43,4 +43,4 @@ int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t s
   return 0;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -7,7 +7,7 @@
 #include "kernels/adamw.h"
 #include "optim/optimizer.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 class AdamW : public Optimizer {
  public:
@@ -31,4 +31,4 @@ class AdamW : public Optimizer {
   OptimizerConfig config_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

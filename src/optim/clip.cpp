@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 namespace {
 
@@ -24,4 +24,4 @@ Tensor clip_scale(const OptimizerConfig& config, const Tensor& grad_norm, bool w
   return at::full_like(grad_norm, config.max_grad_norm).div(grad_norm + kEpsilon).clamp_max(1);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

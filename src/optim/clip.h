@@ -4,7 +4,7 @@
 #include "config/run_config.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Returns the factor by which gradients are multiplied: min(1, max_grad_norm / (grad_norm + 1e-6)). It is 1 if
 /// max_grad_norm is 0, or if clip_after_warmup is set and the update belongs to the warm-up.
@@ -14,4 +14,4 @@ double clip_scale(const OptimizerConfig& config, double grad_norm, bool warming_
 /// The same from a norm on a device: fp64, one element, there.
 Tensor clip_scale(const OptimizerConfig& config, const Tensor& grad_norm, bool warming_up);
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -1,5 +1,5 @@
 // The optimizers that a configuration can name, on every layout: sharding and homes change no bit, where that is
-// promised. Gradients are given (optim/testing/optimized_ranks.h); whole steps are in train/optimizers_test.cpp.
+// promised. Gradients are given (optim/testing/optimized_ranks.h); whole steps are in saves/optimizers_test.cpp.
 
 #include <gtest/gtest.h>
 

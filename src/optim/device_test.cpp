@@ -148,7 +148,7 @@ TEST_P(OnGuarded, WithoutKernelsStepsDifferByTheRoundingOfSquareRoots) {
 // or root of libtorch may be the neighbour of the rounded one: as above, for updates whose size is below 4.
 TEST_P(OnGuarded, OtherOptimizersStepAsOnTheCpuWithoutAWaitAndARefusedStepChangesNothing) {
   constexpr double kRate = 0.01, kSteps = 3;
-  // LAMB numbers the matrices of a model: train/device_layouts_test.cpp has it.
+  // LAMB numbers the matrices of a model: verify/device_layouts_test.cpp has it.
   for (const char* name : {"sgd", "sophiag", "muon"}) {
     RunConfig run;
     run.optimizer.newton_schulz_dtype = "float32";

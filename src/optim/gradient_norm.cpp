@@ -5,7 +5,7 @@
 #include "kernels/adamw.h"
 #include "ops/adamw.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 // This rank's canonical parts of the buckets of experts, or of all others.
@@ -97,4 +97,10 @@ GradientNormsOnDevice gradient_norms_on_device(const ParameterStore& parameters,
   return {all.sum().sqrt(), all};
 }
 
-}  // namespace athanor
+double RankNorms::imbalance(const std::vector<double>& norms) {
+  if (norms.empty()) return 1;
+  const auto [least, most] = std::ranges::minmax(norms);
+  return least == most ? 1 : most / least;
+}
+
+}  // namespace athanor::inline optim

@@ -7,7 +7,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Returns the sum of squares of the elements of `flat_grad` (fp32, one dim) that lie in `ranges`, in fp64. The sums of
 /// blocks of fixed size are added in order, so that the number of threads does not change the bits.
@@ -24,6 +24,19 @@ struct GradientNorms {
   std::vector<double> ranks;
   /// By expert rank: the norm of the experts that it holds, in all layers. Empty if all ranks hold all experts.
   std::vector<double> experts;
+};
+
+/// Gradient norms by rank, before clipping (GradientNorms).
+struct RankNorms {
+  /// by data rank: the norm of the gradients that it alone counts; the squares add up to that of the gradient norm
+  std::vector<double> ranks;
+  std::vector<double> experts;  ///< by expert rank: norm of its experts; empty if all ranks hold all experts
+
+  /// More norms than this are not listed in metrics.jsonl: only the least, the largest and their ranks are.
+  static constexpr size_t kMostListed = 32;
+
+  /// Returns the largest norm divided by the smallest: infinity if one is zero and another is not, 1 if there are none.
+  static double imbalance(const std::vector<double>& norms);
 };
 
 /// Norms on the way from a device.
@@ -45,4 +58,4 @@ GradientNorms norms_of(const Tensor& squares, const ShardPlan& plan);
 /// Collective: an all-reduce of two numbers over kModel, then an all-gather of two numbers over kData.
 GradientNorms gradient_norms(const ParameterStore& parameters, const ShardPlan& plan);
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 // One exchange of a group: the views that go to each rank, and those that are filled by each.
@@ -175,4 +175,4 @@ void HomeMatrices::update(const HomePlan& plan, const Tensor& flat,
   from_data.run(flat.options());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -11,7 +11,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Matrices of one shape on their home rank.
 struct HomeStack {
@@ -43,4 +43,4 @@ class HomeMatrices {
   TensorParts parts_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

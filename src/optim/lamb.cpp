@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 Lamb::Lamb(const OptimizerConfig& config, OptimizedParameters parameters, const TensorSums& sums, const ShardPlan& plan)
     : Optimizer(declare_optimizer("lamb"), std::move(parameters)), beta1_(config.betas[0]), beta2_(config.betas[1]),
@@ -79,4 +79,4 @@ int64_t Lamb::apply(const Update& given, FlatRange range) {
   return changed;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

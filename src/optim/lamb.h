@@ -10,7 +10,7 @@
 #include "optim/optimizer.h"
 #include "optim/tensor_sums.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 class Lamb : public Optimizer {
  public:
@@ -44,4 +44,4 @@ class Lamb : public Optimizer {
   Tensor ratios_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

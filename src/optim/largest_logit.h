@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 struct LargestLogit {
   double value = 0;           ///< the largest attention logit of the step, over all layers, heads and sequences
@@ -13,4 +13,4 @@ struct LargestLogit {
   bool operator==(const LargestLogit&) const = default;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

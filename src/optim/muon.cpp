@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 ops::NewtonSchulz newton_schulz_of(const OptimizerConfig& config) {
   const auto& c = config.newton_schulz_coefficients;
@@ -50,4 +50,4 @@ int64_t Muon::apply(const Update& given, FlatRange range) {
   return changed;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

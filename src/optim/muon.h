@@ -10,7 +10,7 @@
 #include "optim/home_matrices.h"
 #include "optim/optimizer.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Returns the settings of optimizer.newton_schulz_*.
 ops::NewtonSchulz newton_schulz_of(const OptimizerConfig& config);
@@ -40,4 +40,4 @@ class Muon : public Optimizer {
   HomePlan plan_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -3,7 +3,7 @@
 #include "ops/adamw.h"
 #include "optim/gradient_norm.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 constexpr int kParts = 0, kWhole = 1;  // columns
@@ -62,4 +62,4 @@ std::vector<PartSquares> part_squares(const Tensor& squares, const ShardPlan& pl
           {num_parts(layout, true), square[1][kParts], square[1][kWhole]}};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

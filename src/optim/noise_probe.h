@@ -8,7 +8,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// With D data ranks, the parts of a dense parameter's gradient are the D gradients of the data ranks before their sum.
 /// Those of an expert are the D / E gradients of the ranks that hold it: each has the tokens that the E data ranks of
@@ -50,4 +50,4 @@ class NoiseProbe {
 /// in the same training phase.
 std::vector<PartSquares> part_squares(const Tensor& squares, const ShardPlan& plan);
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

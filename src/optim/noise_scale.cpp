@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <limits>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 NoiseEstimate estimate_noise(std::span<const PartSquares> groups, int64_t sequences) {
   NoiseEstimate sum;
@@ -27,4 +27,4 @@ double NoiseScale::value() const {
                                     : std::numeric_limits<double>::quiet_NaN();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

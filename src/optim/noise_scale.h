@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <span>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Sums of squares over a group of parameters whose gradient g is the sum of those of n parts of the batch, of equally
 /// many sequences: g = g_1 + … + g_n.
@@ -47,4 +47,4 @@ class NoiseScale {
   int64_t num_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

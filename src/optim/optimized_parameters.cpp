@@ -1,6 +1,6 @@
 #include "optim/optimized_parameters.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 void append(std::vector<OptimizedParameters::Segment>& segments, const OptimizedParameters::Segment& next) {
@@ -63,4 +63,4 @@ void OptimizedParameters::set_fresh_since(const std::map<std::string, int64_t>& 
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -11,7 +11,7 @@
 #include "ops/update.h"
 #include "parallel/parameters.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Returns weights, lower bits of the master and gradient of `range` of flat memory, which this rank owns.
 ops::UpdateMemory update_memory(const ParameterStore& store, FlatRange range);
@@ -80,4 +80,4 @@ class OptimizedParameters {
   std::vector<Segment> segments_;  // cut where ages differ
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

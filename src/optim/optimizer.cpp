@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "ops/flat_memory.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 Optimizer::Optimizer(OptimizerDeclaration declaration, OptimizedParameters parameters)
     : declaration_(std::move(declaration)), parameters_(std::move(parameters)) {
@@ -23,4 +23,4 @@ const Tensor& Optimizer::state(const std::string& kind) const {
   fail<Error>("bug: optimizer {} keeps no state {}", declaration_.name, kind);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -20,7 +20,7 @@
 
 #include "optim/optimized_parameters.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 struct Update {
   int64_t step = 0;       ///< number of the update in the run, from 1
@@ -98,4 +98,4 @@ class Optimizer {
   std::vector<HeldState> state_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -11,7 +11,7 @@
 #include "optim/sgd.h"
 #include "optim/sophiag.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
   const auto make = [config](const OptimizerDeclaration& declared, OptimizedParameters parameters,
@@ -111,4 +111,4 @@ Tensor OptimizerSet::counts() const {
   return counts.empty() ? Tensor() : at::cat(counts);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -10,7 +10,7 @@
 #include "optim/qk_clip.h"
 #include "optim/tensor_sums.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// What the ranks do together for optimizers. A service is null unless an optimizer of the run declares the need.
 struct OptimizerServices {
@@ -68,4 +68,4 @@ class OptimizerSet {
   std::set<int64_t> fresh_after_;            // steps after which the state of one of them was zero
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

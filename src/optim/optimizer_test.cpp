@@ -1,6 +1,6 @@
 // The interface of optimizers, with three small ones behind it: what ranks own and how they share matrices changes no
 // update. Gradients are given, so that they are equal on every layout; tests of whole steps are in
-// train/optimizers_test.cpp.
+// saves/optimizers_test.cpp.
 
 #include "optim/optimizer.h"
 

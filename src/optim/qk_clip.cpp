@@ -6,7 +6,7 @@
 
 #include "optim/optimized_parameters.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 // The layer of "model.layers.3.logits"; −1 for other places.
@@ -101,4 +101,4 @@ LargestLogit largest_logit_of(const Tensor& numbers) {
   return {number[0], std::isfinite(number[1]) ? std::llround(number[1]) : -1, std::llround(number[2])};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -14,7 +14,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// As an observer it takes the largest logits of the step's microbatches.
 class QkClip : public Observer {
@@ -55,4 +55,4 @@ class QkClip : public Observer {
 /// Returns the numbers of a step from QkClip::numbers on the host.
 LargestLogit largest_logit_of(const Tensor& numbers);
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace athanor {
+namespace athanor::inline optim {
 namespace {
 
 // The lengths of a schedule, and where it is, in one unit: steps or tokens. Both are exact in doubles.
@@ -41,4 +41,4 @@ bool is_warming_up(const OptimizerConfig& c, SchedulePoint point) {
   return lengths.at <= lengths.warmup;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

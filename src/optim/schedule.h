@@ -5,7 +5,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// How far a schedule is with the update that is made: its number in the schedule, from 1, and the tokens that the run
 /// will have seen after it.
@@ -29,4 +29,4 @@ double learning_rate(const OptimizerConfig& config, SchedulePoint at, int64_t ph
 /// Returns true for the updates of the warm-up, its last one included.
 bool is_warming_up(const OptimizerConfig& config, SchedulePoint at);
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

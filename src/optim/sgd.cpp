@@ -1,6 +1,6 @@
 #include "optim/sgd.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 Sgd::Sgd(const OptimizerConfig& config, OptimizedParameters parameters)
     : Optimizer(declare_optimizer("sgd"), std::move(parameters)), rule_{} {
@@ -21,4 +21,4 @@ int64_t Sgd::apply(const Update& given, FlatRange range) {
   return changed;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -5,7 +5,7 @@
 #include "config/run_config.h"
 #include "optim/optimizer.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 class Sgd : public Optimizer {
  public:
@@ -20,4 +20,4 @@ class Sgd : public Optimizer {
   kernels::SgdStep rule_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

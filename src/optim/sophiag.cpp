@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace athanor {
+namespace athanor::inline optim {
 
 SophiaG::SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, const ShardPlan& plan)
     : Optimizer(declare_optimizer("sophiag"), std::move(parameters)), beta1_(config.betas[0]), beta2_(config.betas[1]),
@@ -67,4 +67,4 @@ int64_t SophiaG::apply(const Update& given, FlatRange range) {
   return changed;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

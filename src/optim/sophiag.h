@@ -11,7 +11,7 @@
 #include "optim/optimizer.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 class SophiaG : public Optimizer {
  public:
@@ -42,4 +42,4 @@ class SophiaG : public Optimizer {
   int64_t estimate_step_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -1,6 +1,6 @@
 #include "optim/tensor_parts.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 TensorParts share_tensor_parts(const ParameterStore& store, const ShardPlan& shards) {
   TensorParts parts;
@@ -26,4 +26,4 @@ TensorParts share_tensor_parts(const ParameterStore& store, const ShardPlan& sha
   return parts;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

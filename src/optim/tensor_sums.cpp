@@ -2,7 +2,7 @@
 
 #include "layout/optimizer_state.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 TensorSums::TensorSums(const ModelConfig& model, const ParameterStore& store, const ShardPlan& plan)
     : store_(store), plan_(plan) {
@@ -28,4 +28,4 @@ void TensorSums::add_up(const Tensor& sums) const {
   plan_.mesh().group(GroupKind::kData).all_reduce(sums).wait();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

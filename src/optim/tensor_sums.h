@@ -8,7 +8,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 /// Numbers the matrices of the model from 0, in the order of its inventory (arch/inventory.h); each expert of a stack
 /// is a matrix, and a norm's scale counts as one. To sum something over each matrix, a rank calls for_each_matrix with
@@ -57,4 +57,4 @@ class TensorSums {
   int64_t num_matrices_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

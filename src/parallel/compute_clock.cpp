@@ -2,7 +2,7 @@
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 c10::Stream current_stream(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()).getStream(device); }
@@ -101,4 +101,4 @@ std::optional<double> ComputeClock::seconds() const {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

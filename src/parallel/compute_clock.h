@@ -21,7 +21,7 @@
 #include "comm/stall_watch.h"
 #include "parallel/mesh.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Pairs of events with times on a stream of a device.
 class TimedPairs {
@@ -87,4 +87,4 @@ class ComputeClock : public comm::StallWatch {
   int64_t began_ns_ = 0;  // on the host's clock
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -1,6 +1,6 @@
 #include "parallel/gradient_reducer.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 Tensor slice(const Tensor& flat, FlatRange range) { return flat.narrow(0, range.begin, range.size()); }
@@ -103,4 +103,4 @@ void GradientReducer::finish() {
   left_ = parameters_.buckets().size();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

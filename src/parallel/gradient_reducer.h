@@ -10,7 +10,7 @@
 #include "parallel/reduction_clock.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Returns the name of one of the store's buckets for observers, from its index in buckets() and its replication kind:
 /// "buckets.7.dense".
@@ -75,4 +75,4 @@ class GradientReducer {
   ReductionClock clock_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -1,6 +1,6 @@
 #include "parallel/layer_spans.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 constexpr std::string_view kModel = "model.";
@@ -47,4 +47,4 @@ void LayerSpans::observe(const Observation& observation) {
   begin_ns_ = now;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

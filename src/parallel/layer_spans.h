@@ -7,7 +7,7 @@
 #include "base/span_log.h"
 #include "parallel/observer.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// A part of forward lasts from the place before it to its own; one of backward, from its own place, where its gradient
 /// arrives, to the next; after the final norm the output layer and the loss follow. On a device these are the times at
@@ -31,4 +31,4 @@ class LayerSpans : public Observer {
   std::string last_forward_;  ///< the last part of this action's forward
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

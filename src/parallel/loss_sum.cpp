@@ -1,6 +1,6 @@
 #include "parallel/loss_sum.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 // Flattens values of one type into a tensor, and puts them back.
@@ -63,4 +63,4 @@ void sum_over_ranks(comm::Communicator& ranks, LossParts& parts) {
   counts.sum(ranks);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -3,7 +3,7 @@
 #include "base/error.h"
 #include "ops/device/sum_terms.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), world_(world) {
   for (const GroupKind kind : kGroupKinds)
@@ -42,4 +42,4 @@ std::unique_ptr<comm::World> world_of_one() {
 
 OneRank::OneRank(const RunConfig& config) : world(world_of_one()), mesh(Layout(config, 1), *world) {}
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -7,7 +7,7 @@
 #include "comm/world.h"
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 class Mesh {
  public:
@@ -52,4 +52,4 @@ struct OneRank {
   Mesh mesh;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

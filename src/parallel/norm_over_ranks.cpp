@@ -5,7 +5,7 @@
 
 #include "ops/norm_halves.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -73,4 +73,4 @@ QueryKey rms_norm_over_ranks(const QueryKey& x, const Weight& q_weight, const We
   return {outputs[0], outputs[1]};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

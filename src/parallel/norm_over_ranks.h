@@ -4,7 +4,7 @@
 
 #include "parallel/tensor_parallel.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 struct QueryKey {
   Tensor q, k;  ///< [..., width of q] and [..., width of k], with one row for each token
@@ -21,4 +21,4 @@ struct QueryKey {
 QueryKey rms_norm_over_ranks(const QueryKey& x, const Weight& q_weight, const Weight& k_weight, double eps,
                              comm::Communicator& ranks);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

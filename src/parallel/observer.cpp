@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 const char* phase_name(Observation::Phase phase) {
   switch (phase) {
@@ -57,4 +57,4 @@ void Watch::tell_gradient(const std::string& place, const Tensor& x) const {
       });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -33,7 +33,7 @@
 
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 struct Observation {
   enum class Phase {
@@ -150,4 +150,4 @@ class Watch {
   int64_t first_sequence_ = -1;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -5,7 +5,7 @@
 #include "ops/master.h"
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 ParameterStore::ParameterStore(std::vector<BucketEntry> entries, at::ScalarType compute_type, Use use,
                                const Sharding& sharding, c10::Device device)
@@ -165,4 +165,4 @@ Tensor ParameterStore::master_copy(const std::string& name) const {
   return copy;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

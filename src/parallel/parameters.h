@@ -20,7 +20,7 @@
 #include "layout/buckets.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 class ParameterStore {
  public:
@@ -94,4 +94,4 @@ class ParameterStore {
   Tensor grad_, compute_, master_low_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -5,7 +5,7 @@
 
 #include "parallel/pipeline_mail.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -184,4 +184,4 @@ LossParts PipelinePass::finish() {
   return sum;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -12,7 +12,7 @@
 #include "parallel/observer.h"
 #include "parallel/stage.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 class Pipeline {
  public:
@@ -83,4 +83,4 @@ class PipelinePass {
   double asked_s_ = 0, begin_s_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 std::vector<Message> messages_between(const Schedule& schedule, int from, int to) {
   std::vector<Message> messages;
@@ -82,4 +82,4 @@ void PipelineMail::finish() {
   sent_.clear();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

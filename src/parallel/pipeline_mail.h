@@ -11,7 +11,7 @@
 #include "layout/schedule.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// A message that a stage waits for: the input of a forward (hidden states) or of a backward (their gradient).
 struct Message {
@@ -76,4 +76,4 @@ class PipelineMail {
   std::deque<Sent> sent_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -12,7 +12,7 @@
 #include "parallel/share.h"
 #include "parallel/trace.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using Json = nlohmann::json;
@@ -99,4 +99,4 @@ void write_timeline(const Timeline& timeline, const Schedule& schedule, const st
   write_file_atomically(stem.string() + ".svg", draw_timeline(timeline, {timeline_title(schedule, timeline)}));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

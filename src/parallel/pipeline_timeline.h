@@ -9,7 +9,7 @@
 #include "layout/schedule.h"
 #include "parallel/pipeline.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Returns the actions of a pipeline's ranks on one clock: seconds since the begin of the first action.
 /// @param events  of a trace.
@@ -30,4 +30,4 @@ std::string timeline_json(const Schedule& schedule, const Timeline& timeline, in
 void write_timeline(const Timeline& timeline, const Schedule& schedule, const std::filesystem::path& folder,
                     int64_t step);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

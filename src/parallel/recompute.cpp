@@ -7,7 +7,7 @@
 #include <algorithm>
 #include <memory>
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -83,4 +83,4 @@ void forget_until_backward(const Tensor& forgotten, const Tensor& consumer, std:
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -10,7 +10,7 @@
 
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// The values of parallelism.recompute.
 struct RecomputeKinds {
@@ -40,4 +40,4 @@ std::vector<Tensor> checkpoint(const Tensor& x, std::function<std::vector<Tensor
 /// @param compute    returns the same values again, in new memory; called without gradients.
 void forget_until_backward(const Tensor& forgotten, const Tensor& consumer, std::function<Tensor()> compute);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

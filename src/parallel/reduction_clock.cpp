@@ -3,7 +3,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 c10::impl::VirtualGuardImpl guard_of(at::Device device) { return c10::impl::VirtualGuardImpl(device.type()); }
@@ -62,4 +62,4 @@ bool ReductionClock::was_over(const Bucket& bucket) const {
   return first_start_->elapsedTime(*bucket.over) <= first_start_->elapsedTime(*end_of_backward_);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

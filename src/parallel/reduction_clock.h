@@ -10,7 +10,7 @@
 
 #include "comm/communicator.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Sizes of buckets in the type that is sent. Only the first collective of each bucket counts (GroupPlan::scatter, or
 /// else GroupPlan::sum). All is zero for one rank.
@@ -60,4 +60,4 @@ class ReductionClock {
   ReductionTrace on_host_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -5,7 +5,7 @@
 
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Counts over the tokens of a microbatch, or of several after they have been added up, in training only. A
 /// recomputation in backward counts nothing again. The rows are the sparse layers of the whole model, in order; a stage
@@ -37,4 +37,4 @@ struct RouterCounts {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

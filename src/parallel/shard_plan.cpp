@@ -1,6 +1,6 @@
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 ShardPlan::ShardPlan(const Mesh& mesh, ShardingKind kind) : mesh_(mesh), kind_(kind) {
   const auto group = [&](std::optional<GroupKind> ranks) { return ranks ? &mesh.group(*ranks) : nullptr; };
@@ -21,4 +21,4 @@ Sharding ShardPlan::sharding(int64_t bucket_elements) const {
   return make_sharding(mesh_.layout(), mesh_.rank(), kind_, bucket_elements);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

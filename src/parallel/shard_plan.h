@@ -7,7 +7,7 @@
 #include "layout/shards.h"
 #include "parallel/mesh.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// The plan of one replication kind: ShardRule (layout/shards.h) with this rank's communicators, which belong to the
 /// mesh, and this rank's part of each bucket.
@@ -51,4 +51,4 @@ class ShardPlan {
   std::map<Replication, GroupPlan> plans_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 Tensor text_tensor(int64_t size) { return at::empty({size}, at::kByte); }
@@ -71,4 +71,4 @@ std::string first_of_any(comm::Communicator& ranks, const std::string& text) {
   return broadcast_text(ranks, found == texts.end() ? "" : *found);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -8,7 +8,7 @@
 #include "comm/communicator.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// The way data read by one rank reach the others: a broadcast, or an all-reduce to which the others add zeros. The
 /// results are equal; machines differ in which of the two they have tuned.
@@ -34,4 +34,4 @@ std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::stri
 /// Returns the first rank's text that is not empty, on all ranks; "" if all are. Collective; waits.
 std::string first_of_any(comm::Communicator& ranks, const std::string& text);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -10,7 +10,7 @@
 #include "ops/tree_attention.h"
 #include "parallel/router_counts.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// The shape and type of a tensor that does not exist yet, so that a receiver can allocate memory for it.
 struct Spec {
@@ -115,4 +115,4 @@ struct Stage {
   virtual TokenScores score(Tensor x, const Labels* labels) = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -3,7 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -126,4 +126,4 @@ Tensor sum_gradient(const Tensor& x, const TensorRanks& ranks) {
   return ranks.alone() ? x : SumGradient::apply(x, ranks);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -12,7 +12,7 @@
 #include "comm/communicator.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 struct TensorRanks {
   comm::Communicator* group = nullptr;  ///< GroupKind::kTensor; null: one rank
@@ -52,4 +52,4 @@ Tensor sum_gradient(const Tensor& x, const TensorRanks& ranks);
 /// @param batch  as in enter_tensor_parallel.
 Tensor gather_tokens(const Tensor& x, const TensorRanks& ranks, int64_t batch);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

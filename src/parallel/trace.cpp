@@ -8,7 +8,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 // Rows of a process, by Span::Row. Those without a number are asynchronous.
@@ -116,4 +116,4 @@ std::string trace_events(const SpanLog::Spans& spans, TraceClock clock, int rank
   return text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -12,7 +12,7 @@
 #include "layout/layout.h"
 #include "parallel/pipeline.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// A trace shows at most this many ranks, and more only if one pipeline has more: each adds some megabytes at most,
 /// which the first rank holds.
@@ -38,4 +38,4 @@ TraceClock agree_on_clock(comm::Communicator& world, int64_t first_ns);
 /// @param host  for the name of its process; may be empty.
 std::string trace_events(const SpanLog::Spans& spans, TraceClock clock, int rank, const std::string& host);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

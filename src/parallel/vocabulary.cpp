@@ -10,7 +10,7 @@
 #include "ops/linear.h"
 #include "ops/tiles.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -162,4 +162,4 @@ ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, 
   return result;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -13,7 +13,7 @@
 #include "ops/linear_cross_entropy.h"
 #include "parallel/tensor_parallel.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Returns the first row that rank `rank` of `ranks` holds; vocab_size if `rank` is `ranks`.
 int64_t first_vocabulary_row(int64_t vocab_size, int rank, int ranks);
@@ -41,4 +41,4 @@ Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Ten
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                          int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks);
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -3,7 +3,7 @@
 #include "ops/linear.h"
 #include "parallel/vocabulary.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks) {
   const at::NoGradGuard no_grad;
@@ -25,4 +25,4 @@ Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_si
   return at::cat(parts, 1);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

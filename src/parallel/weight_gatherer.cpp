@@ -2,7 +2,7 @@
 
 #include <limits>
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 void WeightGatherer::start(const Bucket& bucket) {
   comm::Communicator* ranks = plan_.of(bucket).gather;
@@ -22,4 +22,4 @@ void WeightGatherer::wait(int64_t forward_index) {
 
 void WeightGatherer::wait_all() { wait(std::numeric_limits<int64_t>::max()); }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -6,7 +6,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 class WeightGatherer {
  public:
@@ -36,4 +36,4 @@ class WeightGatherer {
   std::vector<InFlight> in_flight_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 // Returns 1, 2 or 5 times a power of ten, so that the range has at most `most_ticks` such distances.
@@ -98,4 +98,4 @@ TickedAxis logarithmic_axis(double low, double high, int most_ticks) {
   return axis;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 struct Tick {
   double value;
@@ -29,4 +29,4 @@ TickedAxis horizontal_axis(double low, double high, int most_ticks);
 /// of ten; between two of them, if there is room, also at their double and fivefold.
 TickedAxis logarithmic_axis(double low, double high, int most_ticks);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

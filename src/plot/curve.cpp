@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 constexpr size_t kWindowsInCurve = 50, kFewestToSmooth = 200;
@@ -58,4 +58,4 @@ std::vector<Point> thin(const std::vector<Point>& points, size_t columns) {
   return out;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 struct Point {
   double x = 0, y = 0;
@@ -25,4 +25,4 @@ std::vector<Point> smooth(const std::vector<Point>& points, size_t window, size_
 /// lowest, the highest and the last of each column.
 std::vector<Point> thin(const std::vector<Point>& points, size_t columns);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

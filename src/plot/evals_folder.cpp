@@ -14,7 +14,7 @@
 #include "plot/run_name.h"
 #include "plot/score_entries.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 namespace fs = std::filesystem;
@@ -139,4 +139,4 @@ std::vector<RunResults> read_evaluations(const std::vector<std::string>& places)
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -6,7 +6,7 @@
 
 #include "plot/score_history.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// Reads the results in each place: a run folder, a folder of results, or a file of results. A run that is named twice
 /// is read once. Files that are no results of a checkpoint, and evaluations that are not finished, are named in a
@@ -14,4 +14,4 @@ namespace athanor {
 /// @throws ConfigError if a place does not exist or has no results of a checkpoint.
 std::vector<RunResults> read_evaluations(const std::vector<std::string>& places);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 FigureAxes axes_of(const Figure& figure, int most_x_ticks, int most_y_ticks) {
   double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
@@ -25,4 +25,4 @@ FigureAxes axes_of(const Figure& figure, int most_x_ticks, int most_y_ticks) {
           vertical_axis(y_low, y_high, most_y_ticks)};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -7,7 +7,7 @@
 #include "plot/axis.h"
 #include "plot/curve.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// A run's curve: a line, and dots for values that only some steps have. Points are in the order of x; all are finite.
 struct Curve {
@@ -39,4 +39,4 @@ struct FigureAxes {
 /// may lie outside.
 FigureAxes axes_of(const Figure& figure, int most_x_ticks, int most_y_ticks);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -11,10 +11,10 @@
 #include "base/text.h"
 #include "plot/run_metrics.h"
 #include "plot/run_name.h"
-#include "plot/step_table.h"
 #include "plot/worked_time.h"
+#include "record/step_table.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 namespace fs = std::filesystem;
@@ -205,4 +205,4 @@ class RunFigures {
 
 std::vector<Figure> make_run_figures(const PlotRequest& request) { return RunFigures(request).make(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -7,7 +7,7 @@
 
 #include "plot/figure.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 enum class PlotAxis { kSteps, kTokens, kTime };
 
@@ -25,4 +25,4 @@ struct PlotRequest {
 ///         the fields that there are. IoError if a file cannot be read.
 std::vector<Figure> make_run_figures(const PlotRequest& request);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 #include "base/files.h"
 #include "base/log.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 namespace fs = std::filesystem;
 
@@ -32,4 +32,4 @@ void check_steps(const fs::path& metrics, const StepTable& table) {
     log::warn("{} lines of {} are not the JSON of a step and are left out", table.num_damaged, file);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 namespace fs = std::filesystem;
 
@@ -24,4 +24,4 @@ std::vector<std::string> without_common_folders(std::vector<std::string> names) 
   return names;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -165,4 +165,4 @@ void add_metrics(const Json& results, std::set<std::string>& metrics) {
   metrics.erase("");
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -10,7 +10,7 @@
 
 #include "plot/score_history.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// One task or group of one results file.
 struct ScoreEntry {
@@ -37,4 +37,4 @@ std::vector<ScoreEntry> score_entries(const nlohmann::ordered_json& results, con
 /// Adds the names of the metrics in the results.
 void add_metrics(const nlohmann::ordered_json& results, std::set<std::string>& metrics);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 std::string subtitle_of(const ScoreColumn& column) {
@@ -46,4 +46,4 @@ SmallMultiples make_score_figures(const ScoreHistory& history, ScoreAxis axis) {
   return multiples;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -6,7 +6,7 @@
 #include "plot/score_history.h"
 #include "plot/small_multiples.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// What the horizontal axis shows: tokens if those of every checkpoint are known, or else steps.
 enum class ScoreAxis { kTokensIfKnown, kSteps, kTokens };
@@ -20,4 +20,4 @@ SmallMultiples make_score_figures(const ScoreHistory& history, ScoreAxis axis);
 /// @param most_columns  the width of the terminal: columns that do not fit follow in a further table; 0: no limit.
 std::string score_table(const ScoreHistory& history, size_t most_columns);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

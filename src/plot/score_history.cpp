@@ -12,7 +12,7 @@
 #include "base/text.h"
 #include "plot/score_entries.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -210,4 +210,4 @@ int64_t step_of_results(const Json& results) {
   return own ? count_in(*own, "step") : -1;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// The results of a run's evaluations, in any order. Each has `results` and, in `athanor`, its step.
 struct RunResults {
@@ -65,4 +65,4 @@ ScoreHistory make_score_history(const std::vector<RunResults>& runs, const Histo
 /// Returns `athanor.step` of results; −1 if they have none.
 int64_t step_of_results(const nlohmann::ordered_json& results);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

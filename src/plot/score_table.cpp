@@ -7,7 +7,7 @@
 #include "base/text.h"
 #include "plot/score_figures.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 constexpr const char* kNoScore = "–";
@@ -100,4 +100,4 @@ std::string score_table(const ScoreHistory& history, size_t most_columns) {
   return text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

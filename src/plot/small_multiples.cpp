@@ -7,7 +7,7 @@
 
 #include "plot/svg_parts.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 constexpr double kPanelWidth = 290, kPanelLeft = 50, kPanelRight = 16, kAcross = kPanelWidth - kPanelLeft - kPanelRight;
@@ -173,4 +173,4 @@ std::string draw_small_multiples(const SmallMultiples& multiples) {
   return svg_document(width, top + kFootRow, body);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -6,7 +6,7 @@
 
 #include "plot/figure.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// A small figure. Each curve has its points in `line`, and belongs to the run of the same index; it may be empty.
 struct Multiple {
@@ -24,4 +24,4 @@ struct SmallMultiples {
 /// Returns an SVG with at most three panels in a row.
 std::string draw_small_multiples(const SmallMultiples& multiples);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

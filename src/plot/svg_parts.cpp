@@ -6,7 +6,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 // As on a terminal (terminal_picture.cpp); they have contrast with white and with the dark background.
@@ -67,4 +67,4 @@ std::string svg_document(double width, double height, const std::string& element
       width, height, kStyle, elements);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// Returns the colour of a curve.
 const char* svg_ink(size_t curve);
@@ -24,4 +24,4 @@ std::string svg_line(double x1, double y1, double x2, double y2, const std::stri
 /// Returns an SVG of that size around elements. Its background is white, or dark for viewers that prefer a dark scheme.
 std::string svg_document(double width, double height, const std::string& elements);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

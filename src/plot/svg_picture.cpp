@@ -6,7 +6,7 @@
 
 #include "plot/svg_parts.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 constexpr double kWidth = 760, kLeft = 64, kRight = 16, kPlotHeight = 280, kLegendRow = 18, kTitle = 24, kBelow = 48,
@@ -114,4 +114,4 @@ std::string draw_svg(const std::vector<Figure>& figures) {
   return svg_document(kWidth, height, body);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -8,7 +8,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 namespace {
 
 constexpr int kLeastColumns = 30, kLeastRows = 8, kMostRows = 30;
@@ -207,4 +207,4 @@ std::string draw_on_terminal(const Figure& figure, const TerminalStyle& style) {
   return TerminalPicture(figure, style).draw();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -5,7 +5,7 @@
 
 #include "plot/figure.h"
 
-namespace athanor {
+namespace athanor::inline plot {
 
 struct TerminalStyle {
   int columns = 80, rows = 24;  ///< size of the terminal; the picture with its legend is as wide, and no higher
@@ -19,4 +19,4 @@ struct TerminalStyle {
 /// axis, the note.
 std::string draw_on_terminal(const Figure& figure, const TerminalStyle& style);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <cstddef>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 std::vector<double> worked_seconds(const std::vector<double>& time, const std::vector<double>& attempt,
                                    const std::vector<double>& step_s) {
@@ -19,4 +19,4 @@ std::vector<double> worked_seconds(const std::vector<double>& time, const std::v
   return worked;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -3,7 +3,7 @@
 
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline plot {
 
 /// Returns the seconds that the run had worked at the end of each step. The time between two attempts is not in it:
 /// there only the step itself counts.
@@ -11,4 +11,4 @@ namespace athanor {
 std::vector<double> worked_seconds(const std::vector<double>& time, const std::vector<double>& attempt,
                                    const std::vector<double>& step_s);
 
-}  // namespace athanor
+}  // namespace athanor::inline plot

@@ -11,7 +11,7 @@
 #include "documents/selection.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -154,4 +154,4 @@ PrepareJob plan_addition(const PrepareOptions& options) {
           std::move(files),     std::move(first_tokens), std::move(hash)};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -3,7 +3,7 @@
 
 #include "prepare/prepare_job.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// Plans `athanor prepare --add` for options.out. Tokenizer and settings are those of the folder; the files are those
 /// that the folder does not have yet, possibly none. The sizes of the present shards are compared with the manifest.
@@ -11,4 +11,4 @@ namespace athanor {
 ///         or too old, and for an input that has changed since it was added.
 PrepareJob plan_addition(const PrepareOptions& options);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -10,7 +10,7 @@
 #include "base/error.h"
 #include "base/fault.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 constexpr size_t kNumberBytes = sizeof(int64_t);  // the number of the row, before its bytes
@@ -131,4 +131,4 @@ void BucketFiles::remove(int64_t bucket) const {
   std::filesystem::remove(file_of(bucket), ignored);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

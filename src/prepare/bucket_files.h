@@ -9,7 +9,7 @@
 #include <span>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 class BucketFiles {
  public:
@@ -41,4 +41,4 @@ class BucketFiles {
   std::vector<uint64_t> written_;  // bytes in each file
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -110,4 +110,4 @@ std::optional<DataManifest> finish_committed(const fs::path& given_out, PartialF
   return manifest;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

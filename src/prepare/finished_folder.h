@@ -11,7 +11,7 @@
 #include "prepare/prepare_job.h"
 #include "prepare/prepare_journal.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// If job.adds(), moves the new files into `out`, next to the present ones, and then replaces the manifest: until then
 /// the new files are not part of the data. Otherwise completes the new folder with tokenizer and manifest and exchanges
@@ -27,4 +27,4 @@ void commit_finished(const std::filesystem::path& out, PartialFolder& partial, c
 ///         continued.
 std::optional<DataManifest> finish_committed(const std::filesystem::path& out, PartialFolder& partial);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

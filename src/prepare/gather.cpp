@@ -13,7 +13,7 @@
 #include "dataset/npy.h"
 #include "prepare/bucket_files.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -280,4 +280,4 @@ std::map<std::string, FinishedShard> gather(TokenStream& stream, const Permutati
   return Gathering(stream, order, places, options, plan, journal).run();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

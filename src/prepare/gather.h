@@ -20,7 +20,7 @@
 #include "prepare/shards.h"
 #include "prepare/token_stream.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct GatherOptions {
   ShardForm form;
@@ -54,4 +54,4 @@ std::map<std::string, FinishedShard> gather(TokenStream& stream, const Permutati
                                             const std::vector<ShardPlace>& places, const GatherOptions& options,
                                             PrepareJournal& journal);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

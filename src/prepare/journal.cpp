@@ -13,7 +13,7 @@
 #include "base/files.h"
 #include "base/hash.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 using nlohmann::json;
@@ -108,4 +108,4 @@ void Journal::append(const json& line) {
   file_.append(framed(line.dump(-1, ' ', false, json::error_handler_t::replace)));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

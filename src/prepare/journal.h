@@ -10,7 +10,7 @@
 
 #include "base/append_file.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// Each line has a checksum, which tells whole lines from those that a kill or a crash of the machine damaged.
 class Journal {
@@ -38,4 +38,4 @@ class Journal {
   AppendFile file_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -15,7 +15,7 @@
 #include "documents/selection.h"
 #include "documents/zstd_frame.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 constexpr uint64_t kMiB = uint64_t{1} << 20;
@@ -138,4 +138,4 @@ MemoryBudget plan_memory(const MemoryNeeds& needs) {
   return budget;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

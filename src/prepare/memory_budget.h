@@ -9,7 +9,7 @@
 #include "documents/document_options.h"
 #include "prepare/prepare_journal.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct MemoryBudget {
   uint64_t total = 0;
@@ -47,4 +47,4 @@ struct MemoryNeeds {
 /// @throws ConfigError with the number that is needed.
 MemoryBudget plan_memory(const MemoryNeeds& needs);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

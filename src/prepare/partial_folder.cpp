@@ -13,7 +13,7 @@
 #include "base/log.h"
 #include "base/process.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -109,4 +109,4 @@ void PartialFolder::remove() {
   kept_ = true;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

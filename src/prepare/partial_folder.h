@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// <out>.partial/data becomes `out`; everything else in the folder is needed only to continue.
 class PartialFolder {
@@ -43,4 +43,4 @@ class PartialFolder {
   bool kept_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

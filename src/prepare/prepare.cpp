@@ -20,7 +20,7 @@
 #include "prepare/prepare_job.h"
 #include "prepare/tokenize.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -324,4 +324,4 @@ DataManifest prepare(const PrepareOptions& options) {
   return Preparing(options, std::move(job), partial).run();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

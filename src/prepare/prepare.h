@@ -29,7 +29,7 @@
 #include "documents/documents.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct PrepareOptions {
   std::filesystem::path tokenizer;
@@ -83,4 +83,4 @@ uint32_t find_eos(const Tokenizer& tokenizer, const std::string& choice);
 /// fraction is above 0, and never all. If the fraction is above 0, num_instances must be at least 2.
 int64_t num_validation_instances(int64_t num_instances, double fraction);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -16,7 +16,7 @@
 #include "prepare/added_files.h"
 #include "prepare/replaced_folder.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -160,4 +160,4 @@ int64_t num_validation_instances(int64_t num_instances, double fraction) {
   return std::clamp<int64_t>(nearest, 1, num_instances - 1);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

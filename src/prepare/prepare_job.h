@@ -12,7 +12,7 @@
 #include "prepare/prepare_journal.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct PrepareJob {
   Tokenizer tokenizer;
@@ -31,4 +31,4 @@ struct PrepareJob {
 /// Checks the options and plans the work. @throws ConfigError, DataError, IoError.
 PrepareJob plan_job(const PrepareOptions& options);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 using nlohmann::json;
@@ -244,4 +244,4 @@ void PrepareJournal::commit(const std::string& manifest_hash) {
   journal_->sync();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -18,7 +18,7 @@
 #include "prepare/journal.h"
 #include "prepare/shards.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// An input file as it was found. A file whose size or time of change differs counts as another file.
 struct InputFile {
@@ -115,4 +115,4 @@ class PrepareJournal {
 /// path. Empty if the file is not a regular file.
 std::string file_fingerprint(const std::filesystem::path& path);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

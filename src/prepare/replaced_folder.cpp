@@ -7,7 +7,7 @@
 #include "dataset/prepared_folder.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace fs = std::filesystem;
 
 namespace {
@@ -36,4 +36,4 @@ void check_replaceable(const fs::path& out, bool overwrite, const std::vector<fs
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

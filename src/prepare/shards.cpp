@@ -6,7 +6,7 @@
 
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 std::vector<ShardPlace> place_shards(const std::string& split, int64_t first_row, int64_t count, int64_t first_number,
                                      const ShardForm& form) {
@@ -52,4 +52,4 @@ std::vector<HashWords> hash_blocks(const std::filesystem::path& shard, const Sha
   return blocks.finish();
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "dataset/block_checksums.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// A shard and its rows. `first_row` counts among all rows that are written, from 0.
 struct ShardPlace {
@@ -58,4 +58,4 @@ class ShardWriter {
 /// Returns the hashes of the blocks of a finished shard. @throws IoError, DataError
 std::vector<HashWords> hash_blocks(const std::filesystem::path& shard, const ShardForm& form);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

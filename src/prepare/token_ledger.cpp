@@ -4,7 +4,7 @@
 #include "base/fault.h"
 #include "documents/standard_input.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 // A crash of the machine loses at most this much of the spill.
@@ -86,4 +86,4 @@ DocumentCounts TokenLedger::totals() const {
   return totals;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

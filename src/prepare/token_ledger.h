@@ -12,7 +12,7 @@
 #include "prepare/prepare_journal.h"
 #include "prepare/token_stream.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// Writes tokens to the stream and then records them in the journal. Thread-safe except for the constructor.
 class TokenLedger {
@@ -60,4 +60,4 @@ class TokenLedger {
   std::atomic<uint64_t> unsynced_bytes_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

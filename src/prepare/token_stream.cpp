@@ -14,7 +14,7 @@
 #include "base/fault.h"
 #include "base/hash.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 // Returns false if the file ends before.
@@ -130,4 +130,4 @@ void TokenStream::remove() {
   missing_ = true;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 /// Any thread appends chunks to one file, the spill, as they are finished; their order in the stream is the order of
 /// their keys (file, chunk). So no thread waits for another, memory holds only the table of chunks, and the stream does
@@ -71,4 +71,4 @@ class TokenStream {
   std::vector<Chunk> chunks_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

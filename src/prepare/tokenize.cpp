@@ -13,7 +13,7 @@
 #include "base/error.h"
 #include "base/log.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 namespace {
 
 // Position of a chunk among all: (file, chunk in the file).
@@ -245,4 +245,4 @@ bool tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options, 
   return finished;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -9,7 +9,7 @@
 #include "prepare/token_ledger.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct TokenizeOptions {
   DocumentOptions documents;
@@ -37,4 +37,4 @@ struct TokenizeOptions {
 bool tokenize_files(const Tokenizer& tokenizer, const TokenizeOptions& options, TokenLedger& ledger,
                     ProgressBar& progress);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

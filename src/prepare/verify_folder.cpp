@@ -7,7 +7,7 @@
 #include "dataset/verify.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 namespace fs = std::filesystem;
 
@@ -95,4 +95,4 @@ VerifyReport verify_folder(const fs::path& folder, const DataManifest& manifest,
   return report;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

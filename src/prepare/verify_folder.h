@@ -9,7 +9,7 @@
 #include "base/console.h"
 #include "dataset/manifest.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 struct VerifyReport {
   int64_t num_files = 0;
@@ -27,4 +27,4 @@ uint64_t listed_bytes(const std::filesystem::path& folder, const DataManifest& m
 /// @throws DataError if the manifest contradicts itself.
 VerifyReport verify_folder(const std::filesystem::path& folder, const DataManifest& manifest, ProgressBar& progress);
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

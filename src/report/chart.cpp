@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 template <class Visit>
@@ -44,4 +44,4 @@ bool Chart::has(ChartAxis axis) const {
   return every_point(*this, [&](const ChartPoint& point) { return std::isfinite(point.at(axis)); });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline report {
 
 enum class ChartAxis { kTokens, kSteps, kTime };
 
@@ -69,4 +69,4 @@ struct HeatMap {
   std::pair<double, double> range() const;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline report

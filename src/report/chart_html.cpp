@@ -11,7 +11,7 @@
 #include "report/chart_svg.h"
 #include "report/html.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr ChartAxis kAxes[] = {ChartAxis::kTokens, ChartAxis::kSteps, ChartAxis::kTime};
@@ -179,4 +179,4 @@ std::string heat_map_figure(const HeatMap& map, const std::string& id) {
          html_details("Table of " + map.title, html_table(table)) + html_data(id + "-data", data) + "</figure>\n";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -5,10 +5,10 @@
 
 #include "report/chart.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// @param id  unique in the page.
 std::string chart_figure(const Chart& chart, const std::string& id);
 std::string heat_map_figure(const HeatMap& map, const std::string& id);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -5,7 +5,7 @@
 
 #include "plot/curve.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr size_t kColumns = 300, kMostPoints = 400;
@@ -78,4 +78,4 @@ std::vector<double> means(const StepBins& bins, const std::vector<double>& value
   return result;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -8,7 +8,7 @@
 #include "report/chart.h"
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// Where a step is.
 ChartPoint place_of(const StepRecord& steps, size_t index, double value);
@@ -31,4 +31,4 @@ StepBins make_bins(const StepRecord& steps, size_t most);
 /// Returns the mean of the finite values in each bin; NaN if there is none.
 std::vector<double> means(const StepBins& bins, const std::vector<double>& values);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

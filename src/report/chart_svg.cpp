@@ -9,7 +9,7 @@
 #include "plot/axis.h"
 #include "plot/svg_parts.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr double kLeft = 52, kRight = 14, kTop = 10, kBelow = 40, kHour = 3600;
@@ -364,4 +364,4 @@ std::string heat_map_file(const HeatMap& map) {
   return svg_document(kWide.width, kHead + kWide.height, body);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

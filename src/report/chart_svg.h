@@ -7,7 +7,7 @@
 
 #include "report/chart.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 struct ChartSize {
   double width, height;
@@ -31,4 +31,4 @@ std::string axis_name(ChartAxis axis);
 /// Returns a value with the digits that tell it from its neighbours: "4.143", "2.5M" for tokens, "1:12:05" for time.
 std::string place_text(ChartAxis axis, double value);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr double kWindow = 0.05;  // share of the common tokens
@@ -85,4 +85,4 @@ bool is_difference(const MeanLoss& a, const MeanLoss& b) {
   return apart > kLossNoise && apart > 2 * std::hypot(a.error, b.error);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

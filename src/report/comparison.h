@@ -6,7 +6,7 @@
 
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// AuroraGPT's runs with equal settings differ by about this much at the same tokens ("δ ≈ 0.02, within run-to-run
 /// noise"), so a smaller difference tells nothing.
@@ -31,4 +31,4 @@ std::vector<MatchedLosses> match_losses(const std::vector<RunRecord>& runs);
 /// errors.
 bool is_difference(const MeanLoss& a, const MeanLoss& b);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "report/chart_points.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 // The steps of a run may have been lost; what the results tell of tokens counts first.
@@ -63,4 +63,4 @@ std::vector<Chart> evaluation_charts(const std::vector<RunRecord>& runs, const s
   return charts;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

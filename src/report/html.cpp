@@ -6,7 +6,7 @@
 
 #include "plot/svg_parts.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 std::string html_table(const HtmlTable& table) {
   std::string html = "<div class=\"scroll\"><table>";
@@ -48,4 +48,4 @@ std::string html_data(const std::string& id, const std::string& json) {
   return fmt::format("<script type=\"application/json\" id=\"{}\">{}</script>\n", escape_xml(id), safe);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

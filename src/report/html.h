@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// A table; its first row is its head, and the first cell of each row names the row.
 struct HtmlTable {
@@ -22,4 +22,4 @@ std::string html_legend(const std::vector<std::pair<std::string, size_t>>& names
 /// A script element with data, which nothing in a text can leave.
 std::string html_data(const std::string& id, const std::string& json);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

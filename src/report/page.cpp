@@ -23,7 +23,7 @@
 #include "report/rank_charts.h"
 #include "report/run_charts.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -189,4 +189,4 @@ std::vector<std::pair<std::string, std::string>> report_figures(const std::vecto
   return files;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

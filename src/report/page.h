@@ -8,7 +8,7 @@
 
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// More runs are refused: their colours and columns could not be distinguished.
 inline constexpr size_t kMostRuns = 16;
@@ -33,4 +33,4 @@ std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest&
 std::vector<std::pair<std::string, std::string>> report_figures(const std::vector<RunRecord>& runs,
                                                                 const ReportRequest& request);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -2,7 +2,7 @@
 // The script of the page: it changes the horizontal axis, and shows the values under the pointer. Texts are only ever
 // set as text.
 
-namespace athanor {
+namespace athanor::inline report {
 
 inline constexpr const char* kPageScript = R"js(
 'use strict';
@@ -151,4 +151,4 @@ state.textContent = 'Live: looks for new steps every 5 seconds.';
 setInterval(look, 5000);
 )js";
 
-}  // namespace athanor
+}  // namespace athanor::inline report

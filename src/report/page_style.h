@@ -1,7 +1,7 @@
 #pragma once
 // How the page looks: on wide screens, phones and paper, light and dark.
 
-namespace athanor {
+namespace athanor::inline report {
 
 inline constexpr const char* kPageStyle = R"css(
 :root{--paper:#fff;--card:#fff;--ink:#1d2127;--pale:#5a6068;--rule:#d9dde2;--heat:#b8400a;--tip:#1d2127;--tip-ink:#fff}
@@ -32,4 +32,4 @@ footer{margin-top:40px}
 @media print{:root{--paper:#fff;--card:#fff;--ink:#000;--pale:#444;--rule:#bbb;--heat:#b8400a} body{max-width:none;font-size:11px;padding:0} figure,tr{break-inside:avoid} h2{break-after:avoid} .choice,details,#pointer{display:none} .grid{grid-template-columns:1fr 1fr}}
 )css";
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -14,12 +14,12 @@
 #include "report/rank_charts.h"
 #include "report/run_charts.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr size_t kMostEvents = 200;
 
-std::string number(double value, const char* unit = "") {
+std::string cell_number(double value, const char* unit = "") {
   return std::isfinite(value) ? fmt::format("{:.4g}{}", value, unit) : "";
 }
 
@@ -67,9 +67,9 @@ std::string runs_table(const std::vector<RunRecord>& runs) {
     table.rows.push_back(
         {run.name, setting(run.settings, "model.family"), ranks_of(run),
          place_text(ChartAxis::kSteps, steps.steps.back()), place_text(ChartAxis::kTokens, steps.tokens.back()),
-         number(last_finite(steps.field("loss"))), number(last_finite(steps.field("validation_loss"))),
-         whole_number(last_finite(steps.field("tps"))), number(100 * last_finite(steps.field("mfu")), "%"),
-         place_text(ChartAxis::kTime, steps.seconds.back()), number(last_finite(steps.field("attempt"))),
+         cell_number(last_finite(steps.field("loss"))), cell_number(last_finite(steps.field("validation_loss"))),
+         whole_number(last_finite(steps.field("tps"))), cell_number(100 * last_finite(steps.field("mfu")), "%"),
+         place_text(ChartAxis::kTime, steps.seconds.back()), cell_number(last_finite(steps.field("attempt"))),
          std::to_string(count_of(run, {"skip"})), std::to_string(count_of(run, {"roll_back", "went_back"})),
          ending_of(run)});
   }
@@ -199,4 +199,4 @@ std::string settings_tables(const std::vector<RunRecord>& runs) {
   return html;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

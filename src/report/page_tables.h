@@ -6,7 +6,7 @@
 
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// A row for each run: size, progress, losses, speed, attempts, how it ended.
 std::string runs_table(const std::vector<RunRecord>& runs);
@@ -21,4 +21,4 @@ std::string events_tables(const std::vector<RunRecord>& runs);
 /// How the configurations differ, and each in full.
 std::string settings_tables(const std::vector<RunRecord>& runs);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -9,7 +9,7 @@
 #include "plot/curve.h"
 #include "report/chart_points.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 // The names of kRankParts, as those of the first rank's time are called.
@@ -107,4 +107,4 @@ std::vector<std::vector<std::string>> rank_rows(const RunRecord& run) {
   return rows;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

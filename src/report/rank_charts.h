@@ -7,7 +7,7 @@
 #include "report/chart.h"
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// Computation and waits for other ranks, by rank over time; nothing if the run had one rank, or too many for rows.
 std::vector<HeatMap> rank_maps(const RunRecord& run);
@@ -18,4 +18,4 @@ std::vector<Chart> rank_charts(const RunRecord& run);
 /// Empty if the run has no such times.
 std::vector<std::vector<std::string>> rank_rows(const RunRecord& run);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -1,14 +1,13 @@
 #include "report/rank_record.h"
 
 #include <algorithm>
-#include <cerrno>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "base/error.h"
+#include "base/bounded_json.h"
+#include "record/json_lines.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 using Line = nlohmann::json;
@@ -49,8 +48,8 @@ void add(std::vector<At>& list, At at) {
   list.push_back(std::move(at));
 }
 
-void read_line(const std::string& text, RankRecord& record) {
-  const Line line = Line::parse(text, nullptr, /*allow_exceptions=*/false);
+void read_line(std::string_view text, RankRecord& record) {
+  const Line line = read_json(text);
   if (!line.is_object()) return;
   try {
     const double step = line.at("step").get<double>();
@@ -76,13 +75,12 @@ double RankTimesAt::sum_of(size_t rank, bool of_comm) const {
 
 RankRecord read_rank_record(const std::filesystem::path& metrics) {
   RankRecord record;
-  std::ifstream in(metrics, std::ios::binary);
-  if (!in) throw IoError("cannot read " + metrics.string(), errno);
-  for (std::string line; std::getline(in, line) && !in.eof();)
+  for_each_line(metrics, 0, [&](std::string_view line) {
     if (line.find(kTimes) != line.npos || line.find(kExtremes) != line.npos) read_line(line, record);
+  });
   const size_t ranks = record.times.empty() ? 0 : record.times.back().num_ranks();
   std::erase_if(record.times, [&](const RankTimesAt& at) { return at.num_ranks() != ranks; });
   return record;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

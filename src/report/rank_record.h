@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// The parts of a rank's time, in the order in which they are shown.
 inline constexpr std::array<const char*, 10> kRankParts{"data",           "forward_compute",
@@ -43,4 +43,4 @@ struct RankRecord {
 /// occurrence on are superseded. @throws IoError if the file cannot be read.
 RankRecord read_rank_record(const std::filesystem::path& metrics);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

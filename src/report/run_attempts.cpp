@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -103,4 +103,4 @@ std::vector<RunEvent> read_run_attempts(const fs::path& attempts) {
   return events;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "report/chart_points.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 struct Shown {
@@ -235,4 +235,4 @@ std::vector<TimeShare> time_shares(const RunRecord& run) {
   return shares;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

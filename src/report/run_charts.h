@@ -6,7 +6,7 @@
 #include "report/chart.h"
 #include "report/run_record.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// Charts with a line for each run: loss, learning rate, gradient norm, share of changed weights, throughput, MFU,
 /// memory, losses of the router. A chart that no run has numbers for is missing. The index of a run is its ink.
@@ -26,4 +26,4 @@ struct TimeShare {
 };
 std::vector<TimeShare> time_shares(const RunRecord& run);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -1,57 +1,40 @@
 #include "report/run_events.h"
 
-#include <fmt/core.h>
-
-#include <nlohmann/json.hpp>
 #include <set>
-#include <sstream>
 
-#include "base/error.h"
-#include "base/files.h"
+#include "record/events.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
-using Event = nlohmann::json;
-
-std::string text_in(const Event& event, const char* name) {
-  const auto found = event.find(name);
-  if (found == event.end()) return "";
-  return found->is_string() ? found->get<std::string>() : found->is_number() ? found->dump() : "";
-}
-
-int64_t integer_in(const Event& event, const char* name) {
-  const auto found = event.find(name);
-  return found != event.end() && found->is_number_integer() ? found->get<int64_t>() : 0;
-}
-
 // The fields that tell most of each kind (docs/metrics.md), in one line.
-std::string describe(const Event& event, const std::string& kind) {
+std::string describe(const Event& event) {
+  const std::string& kind = event.kind;
   std::string said;
   const auto add = [&](const std::string& what, const std::string& value) {
     if (!value.empty()) said += (said.empty() ? "" : ", ") + what + value;
   };
   if (kind == "start" || kind == "resume" || kind == "went_back") {
-    add("from ", text_in(event, "from"));
-    add("ranks ", text_in(event, "ranks"));
-    add("first host ", text_in(event, "host"));
+    add("from ", event.text("from"));
+    add("ranks ", event.text("ranks"));
+    add("first host ", event.text("host"));
   } else if (kind == "save" || kind == "save_failed") {
-    add("", text_in(event, "kind"));
-    add("seconds ", text_in(event, "seconds"));
+    add("", event.text("kind"));
+    add("seconds ", event.text("seconds"));
   } else if (kind == "evaluation") {
-    add("documents ", text_in(event, "documents"));
+    add("documents ", event.text("documents"));
   } else if (kind == "rule") {
-    add("", text_in(event, "action"));
-    add("", text_in(event, "rule"));
+    add("", event.text("action"));
+    add("", event.text("rule"));
   } else if (kind == "end") {
-    add("exit code ", text_in(event, "exit_code"));
-    add("", text_in(event, "cause"));
+    add("exit code ", event.text("exit_code"));
+    add("", event.text("cause"));
   } else if (kind == "stop") {
-    add("signal ", text_in(event, "signal"));
-    add("limit ", text_in(event, "limit"));
-    add("rule ", text_in(event, "rule"));
+    add("signal ", event.text("signal"));
+    add("limit ", event.text("limit"));
+    add("rule ", event.text("rule"));
   }
-  add("", text_in(event, "text"));
+  add("", event.text("text"));
   return said;
 }
 
@@ -70,24 +53,17 @@ std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
                                                      "spike",  "not_finite", "save_failed", "rule",
                                                      "stop",   "level",      "lr_jump",     "stuck"};
   std::vector<RunEvent> events;
-  std::error_code ignored;
-  if (!std::filesystem::is_regular_file(file, ignored)) return events;
-  std::istringstream lines(read_file(file));
-  for (std::string line; std::getline(lines, line);) {
-    const Event event = Event::parse(line, nullptr, /*allow_exceptions=*/false);
-    if (!event.is_object()) continue;
-    RunEvent read;
-    read.kind = text_in(event, "event");
-    if (read.kind.empty()) continue;
-    read.step = integer_in(event, "step");
-    read.attempt = integer_in(event, "attempt");
-    read.ranks = integer_in(event, "ranks");
-    if (event.contains("time") && event["time"].is_number()) read.time = event["time"].get<double>();
-    read.text = shortened(describe(event, read.kind));
-    read.is_shown = kShownEvents.contains(read.kind) || (read.kind == "end" && integer_in(event, "exit_code") != 0);
-    events.push_back(std::move(read));
+  for (const Event& event : read_events(file)) {
+    const bool failed = event.kind == "end" && event.integer("exit_code") != 0;
+    events.push_back({.kind = event.kind,
+                      .step = event.step,
+                      .attempt = event.attempt,
+                      .time = event.time,
+                      .text = shortened(describe(event)),
+                      .is_shown = failed || kShownEvents.contains(event.kind),
+                      .ranks = event.integer("ranks")});
   }
   return events;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline report {
 
 struct RunEvent {
   std::string kind;  ///< start, resume, went_back, skip, roll_back, spike, stop, end, …
@@ -21,4 +21,4 @@ struct RunEvent {
 /// Returns the events of a file in their order. Lines that are no event are left out; a missing file has none.
 std::vector<RunEvent> read_run_events(const std::filesystem::path& file);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -13,12 +13,12 @@
 #include "plot/evals_folder.h"
 #include "plot/run_metrics.h"
 #include "plot/run_name.h"
-#include "plot/step_table.h"
 #include "plot/worked_time.h"
-#include "report/last_line.h"
+#include "record/step_lines.h"
+#include "record/step_table.h"
 #include "report/run_attempts.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 namespace fs = std::filesystem;
@@ -59,7 +59,7 @@ constexpr size_t kMostLayers = 1024, kMostSources = 64;
 
 StepRecord read_steps(const fs::path& metrics) {
   StepRecord record;
-  const Json last = last_json_line(metrics);
+  const Json last = last_step_line(metrics);
   std::vector<std::string> names(std::begin(kFields), std::end(kFields));
   if (const auto drawn = last.find("tokens_drawn"); drawn != last.end() && drawn->is_object()) {
     for (const auto& [source, tokens] : drawn->items())
@@ -118,4 +118,4 @@ RunRecord read_run_record(const std::string& given) {
   return run;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -12,7 +12,7 @@
 #include "report/run_events.h"
 #include "report/run_settings.h"
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// The steps of a run. All lists have a value for each step; NaN where it is missing, infinity where it was not finite.
 struct StepRecord {
@@ -45,4 +45,4 @@ struct RunRecord {
 /// @throws ConfigError if it is neither, or has no step yet; IoError if a file cannot be read.
 RunRecord read_run_record(const std::string& given);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -11,7 +11,7 @@
 #include "base/files.h"
 #include "config/toml_values.h"
 
-namespace athanor {
+namespace athanor::inline report {
 namespace {
 
 constexpr std::string_view kConfigPrefix = "config-";
@@ -96,4 +96,4 @@ std::vector<SettingDifference> differences_of(const std::vector<SettingsOfRun>& 
   return differences;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline report

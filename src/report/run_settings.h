@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline report {
 
 /// Each field with its value as TOML, in the order of the file: {"model.hidden_size", "256"}.
 using RunSettings = std::vector<std::pair<std::string, std::string>>;
@@ -47,4 +47,4 @@ struct SettingsOfRun {
 /// Returns the fields that differ, in the order of the first run that has them. Places (train.run_dir) do not count.
 std::vector<SettingDifference> differences_of(const std::vector<SettingsOfRun>& runs);
 
-}  // namespace athanor
+}  // namespace athanor::inline report

@@ -14,7 +14,7 @@ namespace athanor::staging {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr int kReaders = 4;  // threads that compare
+constexpr int kReadersOfTable = 4;  // threads that compare
 
 bool is_there(const TargetFolder& target, const Entry& entry, bool any_time) {
   const auto found = target.look(entry.path);
@@ -47,7 +47,7 @@ bool is_unpacked(const TargetFolder& target, const Entry& archive) {
 void compare_bytes(const Manifest& manifest, const ChunkTable& table, const TargetFolder& target,
                    const std::vector<HashWords>& hashes, std::vector<bool>& present) {
   std::vector<char> differs(table.size());
-  parallel_for(kReaders, static_cast<int64_t>(table.size()), [&](int64_t chunk) {
+  parallel_for(kReadersOfTable, static_cast<int64_t>(table.size()), [&](int64_t chunk) {
     const auto pieces = table.pieces(static_cast<uint64_t>(chunk));
     if (std::none_of(pieces.begin(), pieces.end(), [&](const Piece& piece) { return present[piece.entry]; })) return;
     ChunkBuffer buffer(table.bytes(static_cast<uint64_t>(chunk)));

@@ -59,8 +59,8 @@ bool compares(double value, Comparison comparison, double limit) {
 }
 
 const char* words_of(Comparison comparison) {
-  constexpr const char* kWords[] = {"less than", "at most", "greater than", "at least"};
-  return kWords[static_cast<int>(comparison)];
+  constexpr const char* kComparisons[] = {"less than", "at most", "greater than", "at least"};
+  return kComparisons[static_cast<int>(comparison)];
 }
 
 bool is_early(const ScoreRule& rule, const RuleInput& input) {

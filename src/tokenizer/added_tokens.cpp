@@ -6,7 +6,7 @@
 #include "tokenizer/file_limits.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 AddedToken parse_token(const JsonNode& node) {
@@ -168,4 +168,4 @@ std::optional<TokenFinder::Found> TokenFinder::next(std::string_view text, size_
   return std::nullopt;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -18,7 +18,7 @@
 #include "tokenizer/normalizer.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct AddedToken {
   uint32_t id = 0;
@@ -96,4 +96,4 @@ class AddedTokens {
   TokenFinder plain_raw_, plain_normalized_;  // without the special tokens
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

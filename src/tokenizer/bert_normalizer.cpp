@@ -6,7 +6,7 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_forms.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr CodePointRange kChineseRanges[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
@@ -79,4 +79,4 @@ std::shared_ptr<const NormalizerStep> parse_bert_normalizer(const JsonNode& node
                                           node.bool_or("strip_accents", lower), lower);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

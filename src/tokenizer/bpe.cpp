@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 MergeTable::MergeTable(size_t num_merges)
     : slots_(std::bit_ceil(std::max<size_t>(16, num_merges * 2))), mask_(slots_.size() - 1),
       shift_(64 - std::countr_zero(slots_.size())), filter_(slots_.size() / 16), filter_shift_(shift_ - 2) {}
@@ -69,4 +69,4 @@ void Bpe::encode_anew(std::string_view word, Scratch& scratch, std::vector<uint3
   out.insert(out.end(), scratch.ids.begin(), scratch.ids.end());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -19,7 +19,7 @@
 #include "tokenizer/symbols.h"
 #include "tokenizer/word_cache.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// The result of a merge of two tokens; merges of lower rank are applied first.
 struct Merge {
@@ -123,4 +123,4 @@ class Bpe {
   bool plain_ = false, ignore_merges_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

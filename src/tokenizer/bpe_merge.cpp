@@ -6,7 +6,7 @@
 
 #include "tokenizer/bpe.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // No pair of rank and id is as large.
@@ -112,4 +112,4 @@ void Bpe::merge_long(Scratch& scratch) const {
   for (int32_t i = 0; i >= 0; i = symbols[i].next) scratch.ids.push_back(symbols[i].id);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

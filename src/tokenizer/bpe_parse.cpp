@@ -7,7 +7,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Ids index tables. A file may leave this many of them unused, so that a wrong id causes an error and does not exhaust
@@ -138,4 +138,4 @@ void Bpe::parse_whole_words(const JsonNode& node, WordKind words) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/gpt2_split.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 struct Word {
@@ -219,4 +219,4 @@ std::string train_bpe(const WordCounts& words, const BpeTraining& training) {
   return tokenizer_json(Trainer(words, training).run());
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

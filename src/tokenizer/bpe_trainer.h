@@ -11,7 +11,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct BpeTraining {
   uint32_t vocab_size = 0;  // special tokens included; the result has fewer if the text has too few pairs
@@ -47,4 +47,4 @@ class WordCounts {
 /// @throws ConfigError as check_bpe_training.
 std::string train_bpe(const WordCounts& words, const BpeTraining& training);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 using Json = nlohmann::ordered_json;
 
@@ -58,4 +58,4 @@ std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>
          "\n  }\n}\n";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct BpeVocabulary {
   std::vector<std::string> tokens;  // by id, in the byte-level alphabet; special tokens come first
@@ -23,4 +23,4 @@ std::string tokenizer_json(const BpeVocabulary& vocabulary);
 std::string gpt2_kind_of_json(const std::vector<std::pair<uint32_t, std::string>>& special_tokens,
                               const std::string& vocab, const std::string& merges);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

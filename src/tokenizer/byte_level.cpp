@@ -5,7 +5,7 @@
 #include "base/text.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr uint32_t kFirstStandIn = 0x100;
@@ -55,4 +55,4 @@ std::string alphabet_from_bytes(std::string_view bytes) {
   return token;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

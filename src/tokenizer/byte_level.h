@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Returns the code point that represents `byte`.
 uint32_t code_point_of_byte(uint8_t byte);
@@ -20,4 +20,4 @@ std::optional<std::string> bytes_from_alphabet(std::string_view token);
 /// Converts any bytes to the alphabet, for example " the" to "Ġthe".
 std::string alphabet_from_bytes(std::string_view bytes);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

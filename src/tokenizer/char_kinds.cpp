@@ -7,7 +7,7 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_categories.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 uint8_t kinds_of_category(std::string_view name) {
@@ -42,4 +42,4 @@ const CharKinds& CharKinds::get() {
   return *kinds;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

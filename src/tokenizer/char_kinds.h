@@ -4,7 +4,7 @@
 #include <array>
 #include <cstdint>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 namespace kind {
 inline constexpr uint8_t kLetter = 1;    // \p{L}
@@ -33,4 +33,4 @@ class CharKinds {
   std::array<uint8_t, 256> bytes_{};
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -3,7 +3,7 @@
 #include "tokenizer/split_behavior.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 bool is_digit(uint32_t c) {
@@ -147,4 +147,4 @@ std::shared_ptr<const Splitter> parse_character_split(const std::string& type, c
   return nullptr;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

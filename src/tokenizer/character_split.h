@@ -7,7 +7,7 @@
 
 #include "tokenizer/pre_tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 inline constexpr std::string_view kCharacterSplitKinds =
     "Digits, Punctuation, Whitespace, WhitespaceSplit, CharDelimiterSplit, BertPreTokenizer, FixedLength";
@@ -16,4 +16,4 @@ inline constexpr std::string_view kCharacterSplitKinds =
 /// @throws DataError by JSON path.
 std::shared_ptr<const Splitter> parse_character_split(const std::string& type, const JsonNode& node);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -10,7 +10,7 @@
 #include "base/json_node.h"
 #include "tokenizer/file_limits.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace fs = std::filesystem;
 namespace {
 
@@ -238,4 +238,4 @@ bool add_companion_tokens(const CompanionFiles& companions, json& tokenizer, con
   return changed;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

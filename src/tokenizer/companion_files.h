@@ -15,7 +15,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// A token that a companion file adds.
 struct CompanionToken {
@@ -42,4 +42,4 @@ CompanionFiles read_companion_files(const std::filesystem::path& folder);
 /// @throws DataError if a file gives a token another id than it gets.
 bool add_companion_tokens(const CompanionFiles& companions, nlohmann::json& tokenizer, const std::string& name);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 CutPoints::CutPoints(const SymbolTable& symbols, const std::vector<Border>& crossed, bool bytes_merge)
     : symbols_(&symbols), bytes_merge_(bytes_merge) {
@@ -20,4 +20,4 @@ CutPoints::CutPoints(const SymbolTable& symbols, const std::vector<Border>& cros
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -15,7 +15,7 @@
 #include "tokenizer/symbols.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 class CutPoints {
  public:
@@ -70,4 +70,4 @@ class CutPoints {
   std::bitset<kAscii * kAscii> ascii_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -9,7 +9,7 @@
 #include "tokenizer/pattern.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 std::string replaced(std::string_view text, std::string_view from, std::string_view to) {
@@ -290,4 +290,4 @@ DecodeStepMaker parse_decode_step(const std::string& type, const JsonNode& node)
   return nullptr;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -9,7 +9,7 @@
 
 #include "base/json_node.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// A token, or a part of a token that grows (Fuse joins all tokens to one).
 struct TokenPart {
@@ -41,4 +41,4 @@ inline constexpr std::string_view kDecoderKinds =
 /// @throws DataError by JSON path.
 DecodeStepMaker parse_decode_step(const std::string& type, const JsonNode& node);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 #include "tokenizer/file_limits.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
@@ -39,9 +39,9 @@ class Collect : public DecodeStep {
 }  // namespace
 
 // Holds back bytes that could still become a character.
-class Decoder::ByteStream : public DecodeStream {
+class TokenDecoder::ByteStream : public DecodeStream {
  public:
-  ByteStream(const Decoder& decoder, bool skip_special_tokens)
+  ByteStream(const TokenDecoder& decoder, bool skip_special_tokens)
       : decoder_(decoder), skip_special_tokens_(skip_special_tokens) {}
 
   std::string push(uint32_t id) override {
@@ -61,14 +61,14 @@ class Decoder::ByteStream : public DecodeStream {
   }
 
  private:
-  const Decoder& decoder_;
+  const TokenDecoder& decoder_;
   bool skip_special_tokens_, first_ = true;
   std::string pending_;
 };
 
-class Decoder::StepStream : public DecodeStream {
+class TokenDecoder::StepStream : public DecodeStream {
  public:
-  StepStream(const Decoder& decoder, bool skip_special_tokens)
+  StepStream(const TokenDecoder& decoder, bool skip_special_tokens)
       : decoder_(decoder), skip_special_tokens_(skip_special_tokens) {
     for (const auto& make : decoder.steps_) steps_.push_back(make());
     for (size_t i = 0; i < steps_.size(); ++i) {
@@ -89,13 +89,13 @@ class Decoder::StepStream : public DecodeStream {
   }
 
  private:
-  const Decoder& decoder_;
+  const TokenDecoder& decoder_;
   bool skip_special_tokens_;
   std::vector<std::unique_ptr<DecodeStep>> steps_;
   Collect collected_;
 };
 
-Decoder::Decoder(const std::optional<JsonNode>& node, const Bpe& model, const std::vector<AddedToken>& added)
+TokenDecoder::TokenDecoder(const std::optional<JsonNode>& node, const Bpe& model, const std::vector<AddedToken>& added)
     : separated_(!node) {
   bool only_bytes = false;
   if (node) append_steps(*node, 0, steps_, only_bytes);
@@ -122,14 +122,14 @@ Decoder::Decoder(const std::optional<JsonNode>& node, const Bpe& model, const st
   }
 }
 
-void Decoder::append(uint32_t id, bool skip_special_tokens, bool& first, std::string& bytes) const {
+void TokenDecoder::append(uint32_t id, bool skip_special_tokens, bool& first, std::string& bytes) const {
   if (is_left_out(id, skip_special_tokens)) return;
   if (separated_ && !first) bytes += ' ';
   bytes += tokens_[id].text;
   first = false;
 }
 
-std::string Decoder::decode(std::span<const uint32_t> ids, bool skip_special_tokens) const {
+std::string TokenDecoder::decode(std::span<const uint32_t> ids, bool skip_special_tokens) const {
   if (!steps_.empty()) {
     StepStream stream(*this, skip_special_tokens);
     for (const uint32_t id : ids) stream.add(id);
@@ -142,9 +142,9 @@ std::string Decoder::decode(std::span<const uint32_t> ids, bool skip_special_tok
   return text;
 }
 
-std::unique_ptr<DecodeStream> Decoder::stream(bool skip_special_tokens) const {
+std::unique_ptr<DecodeStream> TokenDecoder::stream(bool skip_special_tokens) const {
   if (!steps_.empty()) return std::make_unique<StepStream>(*this, skip_special_tokens);
   return std::make_unique<ByteStream>(*this, skip_special_tokens);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

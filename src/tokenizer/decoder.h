@@ -13,13 +13,13 @@
 #include "tokenizer/decode_steps.h"
 #include "tokenizer/tokenizer_backend.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
-class Decoder {
+class TokenDecoder {
  public:
   /// @param node  the key "decoder", which may be missing.
   /// @throws DataError naming a kind that is not known, by its path.
-  Decoder(const std::optional<JsonNode>& node, const Bpe& model, const std::vector<AddedToken>& added);
+  TokenDecoder(const std::optional<JsonNode>& node, const Bpe& model, const std::vector<AddedToken>& added);
 
   /// Returns the text of `ids`. Ids without a token are skipped; bytes that form no character become U+FFFD.
   std::string decode(std::span<const uint32_t> ids, bool skip_special_tokens) const;
@@ -49,4 +49,4 @@ class Decoder {
   std::vector<DecodeStepMaker> steps_;  // empty for ByteLevel and for no decoder: then tokens_ has bytes
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

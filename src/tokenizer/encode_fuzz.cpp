@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 using nlohmann::json;
@@ -94,7 +94,7 @@ std::optional<std::vector<uint32_t>> ids_or_refusal(const Tokenizer& tokenizer, 
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

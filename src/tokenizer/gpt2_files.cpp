@@ -10,7 +10,7 @@
 #include "tokenizer/bpe_writer.h"
 #include "tokenizer/file_limits.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr const char* kEndOfText = "<|endoftext|>";
@@ -51,4 +51,4 @@ std::string json_of_gpt2_files(std::string_view vocab, const std::string& vocab_
   return gpt2_kind_of_json(special_tokens, std::string(vocab), merges_array(merges, merges_name));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

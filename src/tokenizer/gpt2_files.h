@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Returns a tokenizer.json with GPT-2's words and bytes, no normalizer, and <|endoftext|> as a special token if the
 /// vocabulary has it. `merges` has two tokens per line; "#version" lines, blank lines and the carriage returns of
@@ -14,4 +14,4 @@ namespace athanor {
 std::string json_of_gpt2_files(std::string_view vocab, const std::string& vocab_name, std::string_view merges,
                                const std::string& merges_name);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// The pattern that gpt2_word_end implements.
 inline constexpr std::string_view kGpt2Pattern =
@@ -14,4 +14,4 @@ inline constexpr std::string_view kGpt2Pattern =
 /// Returns the end of the word that begins at `begin`. `text` is well-formed UTF-8 and `begin` < text.size().
 size_t gpt2_word_end(std::string_view text, size_t begin);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -14,7 +14,7 @@
 #include "tokenizer/tokenizer_backend.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 struct Scratch {
@@ -137,7 +137,7 @@ class JsonTokenizer : public TokenizerBackend {
   PreTokenizer pre_tokenizer_;
   Bpe model_;
   AddedTokens added_;
-  Decoder decoder_;
+  TokenDecoder decoder_;
   mutable ScratchPool scratch_pool_;
 };
 
@@ -151,4 +151,4 @@ std::shared_ptr<const TokenizerBackend> make_json_tokenizer(std::string_view jso
                                          JsonNode(document, name_for_errors), plain);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -5,7 +5,7 @@
 #include "tokenizer/gpt2_split.h"
 #include "tokenizer/word_scanner.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 using Contractions = WordRule::Contractions;
@@ -121,4 +121,4 @@ const KnownPattern* find_known_pattern(std::string_view pattern) {
 
 std::span<const KnownPattern> known_patterns() { return kPatterns; }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 
 #include "tokenizer/pre_tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct KnownPattern {
   std::string_view name, pattern;
@@ -21,4 +21,4 @@ const KnownPattern* find_known_pattern(std::string_view pattern);
 /// Returns all known patterns, for tests.
 std::span<const KnownPattern> known_patterns();
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

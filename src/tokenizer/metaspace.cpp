@@ -3,7 +3,7 @@
 #include "tokenizer/split_behavior.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 class MetaspaceSplitter : public Splitter {
@@ -76,4 +76,4 @@ std::shared_ptr<const Splitter> make_metaspace_splitter(const Metaspace& metaspa
   return std::make_shared<MetaspaceSplitter>(metaspace);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 
 #include "tokenizer/pre_tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// The places where a space is added: before every piece of text that this step gets and that does not begin with one,
 /// before such a piece only if the document begins with it, or nowhere.
@@ -23,4 +23,4 @@ struct Metaspace {
 
 std::shared_ptr<const Splitter> make_metaspace_splitter(const Metaspace& metaspace);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -3,7 +3,7 @@
 #include "tokenizer/file_limits.h"
 #include "tokenizer/normalizer_steps.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
@@ -45,4 +45,4 @@ std::string_view Normalizer::apply(std::string_view text, RegexScratch& regex, S
   return text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -10,7 +10,7 @@
 #include "base/json_node.h"
 #include "tokenizer/regex.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// One change of a text.
 class NormalizerStep {
@@ -47,4 +47,4 @@ class Normalizer {
 /// is refused and not obeyed. No Unicode form multiplies the size of a text by more than 11.
 constexpr size_t max_normalized_bytes(size_t text_bytes) { return (size_t{64} << 20) + 16 * text_bytes; }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

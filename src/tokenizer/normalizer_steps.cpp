@@ -6,7 +6,7 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_forms.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 class Form : public NormalizerStep {
@@ -180,4 +180,4 @@ std::shared_ptr<const NormalizerStep> parse_normalizer_step(const std::string& t
   return nullptr;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -8,7 +8,7 @@
 #include "base/json_node.h"
 #include "tokenizer/normalizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 inline constexpr std::string_view kNormalizerKinds =
     "NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Prepend, Replace, ByteLevel, Nmt, BertNormalizer, Sequence "
@@ -24,4 +24,4 @@ std::shared_ptr<const NormalizerStep> parse_bert_normalizer(const JsonNode& node
 /// Appends the lower case of every character.
 void append_lowercase(std::string& out, std::string_view text);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -2,7 +2,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 Pattern Pattern::parse(const JsonNode& node) {
   const auto literal = node.find("String");
@@ -15,4 +15,4 @@ Pattern Pattern::parse(const JsonNode& node) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -9,7 +9,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 class Pattern {
  public:
@@ -47,4 +47,4 @@ class Pattern {
   Regex regex_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -8,7 +8,7 @@
 #include "base/json_node.h"
 #include "tokenizer/file_limits.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 uint32_t id_at(const JsonNode& node) { return static_cast<uint32_t>(node.as_unsigned(kMaxTokenId)); }
@@ -76,4 +76,4 @@ TextTemplate read_text_template(std::string_view tokenizer_json, const std::stri
   return result;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

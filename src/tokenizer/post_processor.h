@@ -7,11 +7,11 @@
 
 #include "base/text_template.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Reads the post-processor from the text of a tokenizer.json. It knows TemplateProcessing, RobertaProcessing,
 /// BertProcessing, ByteLevel (which adds nothing), Sequence and null; a missing one adds nothing.
 /// @throws DataError by JSON path: a kind that is not known, a template that repeats its sequence or lacks it.
 TextTemplate read_text_template(std::string_view tokenizer_json, const std::string& name_for_errors);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -9,7 +9,7 @@
 #include "tokenizer/metaspace.h"
 #include "tokenizer/split_rule.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Real files nest sequences one or two deep; a thousand would be an attack on the stack.
@@ -134,4 +134,4 @@ void PreTokenizer::run(size_t step, std::string_view text, size_t num_first, Reg
   split(next);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

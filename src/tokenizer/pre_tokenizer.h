@@ -11,7 +11,7 @@
 #include "tokenizer/regex.h"
 #include "tokenizer/symbols.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Receiver of words: a call through two pointers, without the cost of std::function.
 class WordSink {
@@ -64,4 +64,4 @@ class PreTokenizer {
   WordKind words_ = WordKind::kCharacters;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 #include "base/error.h"
 #include "tokenizer/regex_dialect.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr size_t kJitStackBytes = 1 << 20;
@@ -87,4 +87,4 @@ std::string escape_regex(std::string_view literal) {
   return pattern;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

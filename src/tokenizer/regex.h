@@ -14,7 +14,7 @@ struct pcre2_real_match_data_8;
 struct pcre2_real_match_context_8;
 struct pcre2_real_jit_stack_8;
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Working memory of one thread for matching; any pattern may use it.
 class RegexScratch {
@@ -53,4 +53,4 @@ class Regex {
 /// Returns a pattern that matches exactly `literal`.
 std::string escape_regex(std::string_view literal);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

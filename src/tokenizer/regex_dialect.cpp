@@ -13,7 +13,7 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_categories.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Returns class members for the characters of `text`, which are in order, that `pattern` matches with this machine's
@@ -308,4 +308,4 @@ class Translator {
 
 std::string pcre2_from_oniguruma(std::string_view pattern) { return Translator(pattern).run(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -5,10 +5,10 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Returns a PCRE2 pattern (UTF, UCP, MULTILINE) with the same matches as `pattern` has in `tokenizers`.
 /// @throws DataError naming a construct whose meaning differs or is not known to agree.
 std::string pcre2_from_oniguruma(std::string_view pattern);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Field numbers of sentencepiece_model.proto.
@@ -158,4 +158,4 @@ SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::st
   return file;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct SentencePieceFile {
   enum class ModelType { kUnigram = 1, kBpe = 2, kWord = 3, kChar = 4 };
@@ -27,4 +27,4 @@ struct SentencePieceFile {
 /// @throws DataError naming `name` and the byte.
 SentencePieceFile parse_sentencepiece_file(std::string_view bytes, const std::string& name);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -13,7 +13,7 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unigram.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 using sentencepiece::SentencePieceProcessor;
@@ -207,4 +207,4 @@ std::shared_ptr<const TokenizerBackend> make_sentencepiece_tokenizer(std::string
   return std::make_shared<SentencePieceTokenizer>(std::move(model), name_for_errors, companions);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -1,6 +1,6 @@
 #include "tokenizer/split_behavior.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 SplitBehavior parse_split_behavior(const JsonNode& node) {
   const auto& name = node.as_string();
@@ -13,4 +13,4 @@ SplitBehavior parse_split_behavior(const JsonNode& node) {
                 name);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -6,7 +6,7 @@
 #include "base/json_node.h"
 #include "tokenizer/pre_tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// As in `tokenizers`: a match is left out, is a piece, or is joined with the piece before it or after it; or
 /// neighbouring matches are one piece.
@@ -56,4 +56,4 @@ class PieceJoiner {
   bool pending_is_match_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -4,7 +4,7 @@
 #include "tokenizer/pattern.h"
 #include "tokenizer/split_behavior.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 class SplitRule : public Splitter {
@@ -59,4 +59,4 @@ std::shared_ptr<const Splitter> parse_split_rule(const JsonNode& node, bool plai
   return std::make_shared<SplitRule>(std::move(pattern), behavior, invert);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -5,10 +5,10 @@
 
 #include "tokenizer/pre_tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// `plain` uses the regex engine for every pattern: the oracle of the fast paths.
 /// @throws DataError by JSON path: an unknown behavior, a pattern that is not supported.
 std::shared_ptr<const Splitter> parse_split_rule(const JsonNode& node, bool plain);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

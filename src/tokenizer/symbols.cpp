@@ -8,7 +8,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Returns false for bytes that no UTF-8 text contains; vocabularies trained on text lack them.
@@ -114,4 +114,4 @@ bool SymbolTable::loses_text() const {
   return false;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -12,7 +12,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 enum class WordKind : uint8_t {
   kBytes,       // the pre-tokenizer ends in ByteLevel: symbols are bytes, spelled in the byte-level alphabet
@@ -82,4 +82,4 @@ class SymbolTable {
   Kind unknown_kind_ = Kind::kOther;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

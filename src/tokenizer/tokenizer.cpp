@@ -8,7 +8,7 @@
 #include "tokenizer/tokenizer_backend.h"
 #include "tokenizer/tokenizer_files.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 Tokenizer::Tokenizer(LoadedTokenizer loaded)
     : backend_(std::move(loaded.backend)),
@@ -99,4 +99,4 @@ StreamDecoder::~StreamDecoder() = default;
 std::string StreamDecoder::push(uint32_t id) { return stream_->push(id); }
 std::string StreamDecoder::finish() { return stream_->finish(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

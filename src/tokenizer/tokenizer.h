@@ -13,7 +13,7 @@
 
 #include "base/text_template.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 class DecodeStream;
 class TokenizerBackend;
@@ -113,4 +113,4 @@ class StreamDecoder {
   std::unique_ptr<DecodeStream> stream_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

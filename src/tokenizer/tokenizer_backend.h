@@ -12,7 +12,7 @@
 #include "tokenizer/companion_files.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Decodes a growing list of ids; see StreamDecoder.
 class DecodeStream {
@@ -59,4 +59,4 @@ std::shared_ptr<const TokenizerBackend> make_sentencepiece_tokenizer(std::string
                                                                      const std::string& name_for_errors,
                                                                      const CompanionFiles& companions = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tokenizer/gpt2_files.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace fs = std::filesystem;
 namespace {
 
@@ -118,4 +118,4 @@ LoadedTokenizer load_tokenizer_files(const fs::path& path) {
   return load_file(path, has_usual_name(path));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -7,7 +7,7 @@
 
 #include "tokenizer/tokenizer_backend.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Help text for command lines: the paths that load_tokenizer_files accepts.
 inline constexpr const char* kTokenizerHelp =
@@ -36,4 +36,4 @@ std::filesystem::path find_tokenizer(const std::filesystem::path& folder);
 /// @throws IoError, or DataError naming the file or the file that is missing next to it.
 LoadedTokenizer load_tokenizer_files(const std::filesystem::path& path);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

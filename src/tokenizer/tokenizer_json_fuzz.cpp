@@ -9,7 +9,7 @@
 #include "tokenizer/post_processor.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr std::string_view kGoodFiles[] = {R"({
@@ -67,7 +67,7 @@ void parse_and_use(std::string_view file, std::string_view text) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   athanor::log::set_level(athanor::log::Level::kError);  // bad vocabularies cause warnings

@@ -4,7 +4,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // Unicode's White_Space, unchanged since version 6.3.
@@ -117,4 +117,4 @@ size_t unfinished_utf8_suffix(std::string_view bytes) {
   return 0;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 constexpr uint32_t kNumCodePoints = 0x110000;
 
@@ -83,4 +83,4 @@ void append_utf8_lossy(std::string& out, std::string_view bytes);
 /// Returns the number of bytes (0 to 3) at the end of `bytes` that begin a character which more bytes could complete.
 size_t unfinished_utf8_suffix(std::string_view bytes);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

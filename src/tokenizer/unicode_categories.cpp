@@ -2,7 +2,7 @@
 
 #include "tokenizer/unicode_categories.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr SteppedRange kTableLu[] = {
@@ -370,4 +370,4 @@ const std::array<GeneralCategory, 8> kGeneralCategories{{{"Lu", kTableLu},
                                                          {"P", kTableP},
                                                          {"S", kTableS}}};
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

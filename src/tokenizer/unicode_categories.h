@@ -6,7 +6,7 @@
 #include <span>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Every step-th code point from `first` to `last`, both included.
 struct SteppedRange {
@@ -21,4 +21,4 @@ struct GeneralCategory {
 /// Generated (unicode_categories.cpp).
 extern const std::array<GeneralCategory, 8> kGeneralCategories;
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 // No compatibility decomposition of one character is longer (U+FDFA).
@@ -184,4 +184,4 @@ std::string_view normalize_unicode(UnicodeForm form, std::string_view text, std:
   return storage;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// C composes and D decomposes; the K forms also replace compatibility characters (ﬁ → fi).
 enum class UnicodeForm : uint8_t { kNfc = 0, kNfd = 1, kNfkc = 2, kNfkd = 3 };
@@ -14,4 +14,4 @@ enum class UnicodeForm : uint8_t { kNfc = 0, kNfd = 1, kNfkc = 2, kNfkd = 3 };
 /// `storage`.
 std::string_view normalize_unicode(UnicodeForm form, std::string_view text, std::string& storage);
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -3,7 +3,7 @@
 
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 const CodePointRange kLetterTable[] = {
@@ -780,4 +780,4 @@ const std::span<const CodePointRange> kBertAccentRanges{kBertAccentTable};
 const std::span<const CodePointRange> kBertControlRanges{kBertControlTable};
 const std::span<const CaseRange> kLowercaseRanges{kLowercaseTable};
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

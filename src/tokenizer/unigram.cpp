@@ -5,7 +5,7 @@
 
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 namespace {
 
 constexpr float kUnknownPenalty = 10.0f;
@@ -106,4 +106,4 @@ void Unigram::find_path(std::string_view text, Scratch& scratch) const {
   for (size_t end = text.size(); end > 0; end = best[end].begin) scratch.path.push_back(best[end]);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -13,7 +13,7 @@
 
 #include "tokenizer/sentencepiece_file.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// A trie of strings. A node's children have consecutive numbers.
 class PieceTrie {
@@ -79,4 +79,4 @@ class Unigram {
   PieceTrie trie_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Each hash has two places, and a new word replaces the older one. The size is 4 MiB, however long the text is.
 class WordCache {
@@ -95,4 +95,4 @@ class WordCache {
   std::vector<Entry> entries_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

@@ -12,7 +12,7 @@
 #include "tokenizer/char_kinds.h"
 #include "tokenizer/unicode.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 struct WordRule {
   // Contractions: none; in small letters, or in any case, as the first alternative; in any case at the end of a word
@@ -231,4 +231,4 @@ class WordScanner {
   const CharKinds& kinds_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

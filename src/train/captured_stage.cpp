@@ -10,7 +10,7 @@
 #include "train/microbatch.h"
 #include "train/packed_numbers.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 // Libraries and allocators prepare themselves in the first calls, and the angles of positions are sent.
@@ -134,4 +134,4 @@ std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, 
   return std::make_unique<CapturedStage>(stage, device, observers);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

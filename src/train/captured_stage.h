@@ -9,7 +9,7 @@
 #include "parallel/observer.h"
 #include "parallel/stage.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Stands in for the only stage of a model. Of microbatches of one shape it runs the first few as they are, then
 /// records one (ops/graph.h), and from then on launches what was recorded. The bits are those of the stage.
@@ -62,4 +62,4 @@ class CapturedStage : public Stage {
 std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, at::Device device, int num_ranks,
                                          const Observers* observers);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

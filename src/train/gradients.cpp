@@ -4,7 +4,7 @@
 
 #include "config/due.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 NoiseMeasurement::NoiseMeasurement(TrainState& state, int64_t step) : reducer_(state.optimizer.reducer) {
   if (!is_due(step, state.config.metrics.noise_scale_interval)) return;
@@ -46,4 +46,4 @@ LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatch
   return parts;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -10,7 +10,7 @@
 #include "train/step_stopwatch.h"
 #include "train/train_state.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Looks at gradients before they are summed, while it exists, in the steps of metrics.noise_scale_interval.
 class NoiseMeasurement : public BucketObserver {
@@ -46,4 +46,4 @@ struct MicrobatchMeasurements {
 LossParts run_microbatches(TrainState& state, std::span<const Microbatch> microbatches,
                            const MicrobatchMeasurements* measured = nullptr);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

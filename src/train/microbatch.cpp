@@ -5,7 +5,7 @@
 #include "ops/document_tables.h"
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 Tensor tokens_of(const Batch& batch, int64_t first, int64_t count) {
@@ -139,4 +139,4 @@ std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t m
   return sequences;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -9,7 +9,7 @@
 #include "optim/optimizer.h"
 #include "parallel/stage.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Cuts a whole batch into microbatches of config.train.micro_batch_size sequences (the last may be smaller). A token's
 /// target is the next token of its instance; the last token has none. Scales (Labels) divide by the number of targets,
@@ -43,4 +43,4 @@ void view_packed(const Tensor& packed, Tensor& tokens, Labels& labels);
 /// Returns the indices, in the global batch, of the sequences that a data rank trains on, ascending.
 std::vector<int64_t> sequences_of(const Layout& layout, int data_rank, int64_t micro_batch_size);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

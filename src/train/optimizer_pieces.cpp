@@ -4,7 +4,7 @@
 
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 using Extent = StateKind::Extent;
@@ -141,4 +141,4 @@ void for_each_owned_state(const OptimizerSet& set, FlatRange range, const std::f
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -14,7 +14,7 @@
 #include "checkpoint/writer.h"
 #include "optim/optimizer_set.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Returns the elements of a range of flat memory that are an entry's, as a slice of its tensor.
 Slice slice_of(const BucketEntry& entry, FlatRange range);
@@ -41,4 +41,4 @@ void zero_state_of(const OptimizerSet& set, const BucketEntry& entry);
 /// and contiguous piece. Ranks that own the same elements have the same order of calls.
 void for_each_owned_state(const OptimizerSet& set, FlatRange range, const std::function<void(const Tensor&)>& visit);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace athanor {
+namespace athanor::inline train {
 
 std::vector<Tensor*> tensors_of(LossParts& parts) {
   std::vector<Tensor*> tensors;
@@ -29,4 +29,4 @@ void unpack_numbers(const Tensor& packed, std::span<Tensor* const> tensors) {
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

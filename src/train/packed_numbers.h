@@ -6,7 +6,7 @@
 
 #include "parallel/stage.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Returns the tensors of LossParts that are on the device: sums and counts of type fp64 and int64, those that are
 /// defined, in a fixed order.
@@ -18,4 +18,4 @@ Tensor pack_numbers(std::span<Tensor* const> tensors);
 /// Sets each tensor to what pack_numbers took from one of its shape and type, as a view of `packed`.
 void unpack_numbers(const Tensor& packed, std::span<Tensor* const> tensors);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -5,7 +5,7 @@
 #include "base/wall_clock.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 // The part of a phase's computation, and of its waits for other ranks.
@@ -67,4 +67,4 @@ std::optional<RankTimes> RankTimesGatherer::took_step() {
   return times;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

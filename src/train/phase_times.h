@@ -11,7 +11,7 @@
 #include "parallel/mesh.h"
 #include "train/rank_times.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Adds up the seconds of this rank's phases. Those of forward, backward and the update are divided into computation
 /// and waits for other ranks (Mesh::waited_s); the other parts contain their waits. On a device they are the host's
@@ -52,4 +52,4 @@ class RankTimesGatherer {
   int num_steps_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -5,7 +5,7 @@
 
 #include "layout/buckets.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Calls visit(common, piece) for each piece that has elements in `range`, in order; `common` are these elements.
 /// @param pieces  each with a FlatRange `range`, in the order of flat memory.
@@ -16,4 +16,4 @@ void for_each_piece_in(const Pieces& pieces, FlatRange range, Visit visit) {
     visit(intersect(piece->range, range), *piece);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// The parts of a rank's time. There is nothing between them: together they are all of it.
 enum TimePart : size_t {
@@ -33,4 +33,4 @@ struct RankTimes {
   bool operator==(const RankTimes&) const = default;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -7,9 +7,10 @@
 #include <filesystem>
 
 #include "base/log.h"
+#include "record/last_words.h"
 #include "train/run_phases.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 struct RunContext {
   /// number of the present update in the run, from 1; 0 before the first of this attempt
@@ -21,7 +22,7 @@ struct RunContext {
   /// the log file of a rank other than the first, in that folder; it reads `step`
   log::RankFile rank_log;
   int64_t attempt = 0;              ///< number of this start of the run, from 1; 0 until run_dir is set
-  int64_t batches_passed_over = 0;  ///< by this process (train/refused_steps.h)
+  int64_t batches_passed_over = 0;  ///< by this process (watch/refused_steps.h)
 
   RunPhases phases;
 
@@ -34,6 +35,7 @@ struct RunContext {
     phases.enter(shown);
   }
   bool in_run() const { return !run_dir.empty(); }
+  RunMoment moment() const { return {run_dir, attempt, step, phase}; }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

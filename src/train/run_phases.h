@@ -8,7 +8,7 @@
 #include "parallel/layer_spans.h"
 #include "train/phase_times.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Logs the phases as spans. Forward and backward are not among them: the actions of the pipeline are logged when they
 /// are over (parallel/trace.h).
@@ -55,4 +55,4 @@ struct RunPhases {
   }
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -3,7 +3,7 @@
 
 #include <chrono>
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Adds the seconds for which it lives to a sum.
 class SecondsInto {
@@ -18,4 +18,4 @@ class SecondsInto {
   std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -13,13 +13,12 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "config/ranges.h"
+#include "record/step_lines.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 using nlohmann::json;
-
-constexpr std::streamoff kMostBytes = std::streamoff{16} << 20;  // read at the end of metrics.jsonl
 
 json level_json(const UsualLevel& level) {
   return {{"recent", level.recent},           {"borrows", level.borrows},
@@ -104,14 +103,6 @@ Spikes Spikes::from_json(const json& stored, const std::string& where) {
   return spikes;
 }
 
-// The numbers of a line of metrics.jsonl; nothing if they are not there, or not finite.
-std::optional<StepNumbersOfLine> step_numbers_of(const std::string& line) {
-  const auto read = read_json(line);
-  for (const char* name : {"step", "loss", "grad_norm"})
-    if (!read.is_object() || !read.contains(name) || !read[name].is_number()) return std::nullopt;
-  return StepNumbersOfLine{read["step"], read["loss"], read["grad_norm"]};
-}
-
 Spikes spikes_of_history(const std::string& metrics_lines, int64_t first, int64_t last) {
   Spikes spikes;
   std::istringstream lines(metrics_lines);
@@ -122,22 +113,4 @@ Spikes spikes_of_history(const std::string& metrics_lines, int64_t first, int64_
   return spikes;
 }
 
-std::string last_metrics_lines(const std::filesystem::path& metrics) {
-  std::ifstream file(metrics, std::ios::binary);
-  if (!file) return "";
-  file.seekg(0, std::ios::end);
-  const std::streamoff begin = std::max<std::streamoff>(0, static_cast<std::streamoff>(file.tellg()) - kMostBytes);
-  file.seekg(begin);
-  std::deque<std::string> last;
-  std::string line;
-  if (begin > 0) std::getline(file, line);  // a part of one
-  while (std::getline(file, line)) {
-    const auto read = step_numbers_of(line);
-    if (!read) continue;
-    last.push_back(json{{"step", read->step}, {"loss", read->loss}, {"grad_norm", read->grad_norm}}.dump());
-    if (last.size() > 2 * UsualLevel::kWindow) last.pop_front();
-  }
-  return join(std::vector<std::string>(last.begin(), last.end()), "\n");
-}
-
-}  // namespace athanor
+}  // namespace athanor::inline train

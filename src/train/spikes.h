@@ -17,7 +17,7 @@
 #include "train/step_limits.h"
 #include "train/usual_level.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// What the numbers of a step show.
 struct SpikeFindings {
@@ -29,6 +29,8 @@ inline constexpr const char* kSpikes = "spikes";  ///< its name in the state of 
 
 class Spikes {
  public:
+  static constexpr size_t kHistory = 2 * UsualLevel::kWindow;  ///< steps that can still count
+
   /// Returns the limits for the next step, means over targets; infinite as long as there are too few steps.
   StepLimits limits() const { return {loss_.limit(), norm_.limit()}; }
   /// Takes the numbers of a step, whether it was applied or not.
@@ -53,18 +55,9 @@ class Spikes {
   int64_t repeated_until_ = 0;                            // the steps before this one are repeated
 };
 
-/// What a line of metrics.jsonl tells of its step.
-struct StepNumbersOfLine {
-  int64_t step;
-  double loss, grad_norm;
-};
-/// Returns nothing if the line is not that of a step.
-std::optional<StepNumbersOfLine> step_numbers_of(const std::string& line);
-
 /// Returns what the metrics of a run tell of the steps after `first`, up to `last`, as Spikes::take would have taken
 /// them: for checkpoints of versions that did not store it. Lines that cannot be read are ignored. @throws nothing.
+/// @param metrics_lines  from last_step_numbers (record/step_lines.h) for Spikes::kHistory.
 Spikes spikes_of_history(const std::string& metrics_lines, int64_t first, int64_t last);
-/// Returns what spikes_of_history needs of metrics.jsonl, a few kB; "" if there is no such file.
-std::string last_metrics_lines(const std::filesystem::path& metrics);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

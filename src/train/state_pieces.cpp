@@ -6,7 +6,7 @@
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 constexpr const char* kMaster = "master";
@@ -191,4 +191,4 @@ void load_master(ModelState& model, SharedBy how,
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

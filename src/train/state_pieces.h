@@ -14,7 +14,7 @@
 #include "train/optimizer_pieces.h"
 #include "train/train_state.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Returns the team of all ranks of a state's mesh. The team reports its work to the world, so that other ranks wait as
 /// long as it works.
@@ -61,4 +61,4 @@ void share_loaded_state(TrainState& state, const FreshState& fresh);
 void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -4,7 +4,7 @@
 
 #include "ops/transfer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 template <class Of>
@@ -29,4 +29,4 @@ std::string first_non_finite_weight(const ParameterStore& parameters) {
   return first_non_finite(parameters, [](const Weight& weight) { return weight.value; });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -7,7 +7,7 @@
 #include "parallel/parameters.h"
 #include "train/step_limits.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 enum class Verdict {
   kApply,
@@ -27,4 +27,4 @@ std::string first_non_finite_gradient(const ParameterStore& parameters);
 /// The same of the weights that forward reads, in all elements that this rank holds.
 std::string first_non_finite_weight(const ParameterStore& parameters);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -3,11 +3,11 @@
 
 #include <limits>
 
-namespace athanor {
+namespace athanor::inline train {
 
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity();  ///< mean over targets
   double grad_norm = std::numeric_limits<double>::infinity();
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -12,11 +12,10 @@
 #include "optim/noise_scale.h"
 #include "parallel/reduction_clock.h"
 #include "parallel/stage.h"
-#include "train/metrics.h"
 #include "train/step_guard.h"
 #include "train/update_metrics.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// They are those of the whole batch and equal on all ranks, except for times and `reduction`, which are this rank's.
 struct StepReport {
@@ -42,4 +41,4 @@ struct StepReport {
   ReductionTrace reduction;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -5,7 +5,7 @@
 
 #include "parallel/mesh.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Adds the time since it was last asked to one of a step's sums, and what of it was waited for other ranks.
 class StepStopwatch {
@@ -31,4 +31,4 @@ class StepStopwatch {
   Clock::time_point last_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -1,9 +1,9 @@
 #include "train/train_state.h"
 
+#include "record/run_folder.h"
 #include "train/captured_stage.h"
-#include "train/run_folder.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 OptimizerState::OptimizerState(const RunConfig& config, ModelState& model, OptimizerSetup setup,
                                const Observers* observers)
@@ -56,4 +56,4 @@ void TrainState::enter(const TrainingStage& phase) {
   model.enter(config);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -20,7 +20,7 @@
 #include "train/run_phases.h"
 #include "train/spikes.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// The identity of the tokens that a model learns to read. Checkpoints store it, so that a run is not continued with
 /// other tokens.
@@ -115,4 +115,4 @@ struct TrainState {
   ModelStateOptions model_options(const TrainStateOptions& options);
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

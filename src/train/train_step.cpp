@@ -16,7 +16,7 @@
 #include "train/update_sums.h"
 #include "train/weight_update.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 StepReport train_step(TrainState& state, const Batch& batch, const StepLimits& limits) {
   Step step(state, batch);
@@ -211,4 +211,4 @@ StepReport Step::finish() {
   return std::move(report_);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -12,7 +12,7 @@
 #include "train/train_state.h"
 #include "train/update_observer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 class UpdateSums;
 
@@ -84,4 +84,4 @@ class Step {
 /// Takes a step from its begin to its end.
 StepReport train_step(TrainState& state, const Batch& batch, const StepLimits& limits = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -3,7 +3,7 @@
 #include "base/failure.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 std::string describe_read_error(const std::exception_ptr& own) { return own ? describe_failure(own).message : ""; }
 
@@ -15,4 +15,4 @@ void agree_on_reading(comm::Communicator& world, const std::exception_ptr& own) 
   if (first > 0) throw UnreadableData(world.size() - first, describe_read_error(own));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -9,7 +9,7 @@
 #include "base/exit_codes.h"
 #include "comm/communicator.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Thrown by every rank between the same two steps. The exit code is that of failed I/O.
 class UnreadableData : public Error {
@@ -33,4 +33,4 @@ std::string describe_read_error(const std::exception_ptr& own);
 /// @throws UnreadableData on every rank if `own` is not null on one.
 void agree_on_reading(comm::Communicator& world, const std::exception_ptr& own);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

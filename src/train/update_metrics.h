@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Shares are of the elements of one parameter, whichever ranks own them; the experts of a stack count together.
 /// An element has an update if its gradient (with LAMB and Muon its direction) is not zero.
@@ -39,4 +39,4 @@ struct UpdateMetrics {
   std::vector<LargestOf> lost, still, underflow, not_finite, orthogonality;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

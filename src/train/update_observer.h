@@ -6,7 +6,7 @@
 #include "layout/buckets.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Each function is called on the thread that trains. None changes what the update does.
 class UpdateObserver {
@@ -23,4 +23,4 @@ class UpdateObserver {
 };
 constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -11,7 +11,7 @@
 #include "train/pieces_in_range.h"
 #include "train/state_pieces.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 // Columns of the sums of a parameter: numbers of elements, the sum of moves, and the squares of directions.
@@ -183,4 +183,4 @@ double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan
   return most;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

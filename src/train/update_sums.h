@@ -8,7 +8,7 @@
 #include "train/update_metrics.h"
 #include "train/update_observer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// The sums of one step on one rank. It compares masters and weights of each block before and after its update, reads
 /// the optimizers' state after it, and changes nothing. Each element of the model is counted by the rank whose
@@ -58,4 +58,4 @@ class UpdateSums : public UpdateObserver {
 /// fp32 they are which moments are normal and which underflow (2), and the latter in int64 to be summed (8).
 double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan& plan);
 
-}  // namespace athanor
+}  // namespace athanor::inline train

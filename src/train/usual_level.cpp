@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 constexpr double kDistances = 5;
@@ -129,4 +129,4 @@ std::string UsualLevel::describe(double value) const {
       value, limit(), recent.size(), median, high);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -20,7 +20,7 @@
 #include <optional>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// The median of some values, and what 95 of 100 of them are not above.
 struct Usual {
@@ -69,4 +69,4 @@ struct UsualLevel {
   std::optional<LevelRise> note_level(int64_t step, bool has_risen);
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

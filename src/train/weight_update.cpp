@@ -5,7 +5,7 @@
 
 #include "moe/router.h"
 
-namespace athanor {
+namespace athanor::inline train {
 namespace {
 
 // Returns how many of this rank's weights changed.
@@ -82,4 +82,4 @@ void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t 
   if (before.defined()) model.router_bias.copy_(if_applied(model.router_bias, before));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

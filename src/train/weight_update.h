@@ -7,7 +7,7 @@
 #include "train/step_report.h"
 #include "train/update_observer.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Updates the weights bucket by bucket in the order of forward, so that those of the first layers travel to the ranks
 /// that read them while the rest is updated. Collective over the model's world.
@@ -28,4 +28,4 @@ void take_counts(StepReport& report, const ShardPlan& plan, const OptimizerSet& 
 void learn_from_choices(ModelState& model, const RouterCounts& routers, int64_t tokens, double bias_rate,
                         const Tensor& applies = {});
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 constexpr double kLeastError = 0.01;
@@ -118,4 +118,4 @@ Transfer transfer_to(int64_t target, const std::vector<WidthRate>& rates, bool s
   return transfer;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 /// What a short run at one rate ended with.
 struct RateLosses {
@@ -56,4 +56,4 @@ struct Transfer {
 /// @param grid_step  the factor between neighbouring rates of the grid.
 Transfer transfer_to(int64_t target, const std::vector<WidthRate>& rates, bool scaled, double grid_step);
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

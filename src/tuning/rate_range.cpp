@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 // A loss that has fallen by less than this share of the first one has not moved, or not before it blew up.
@@ -105,4 +105,4 @@ RangeResult RangeTest::result() const {
   return result;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

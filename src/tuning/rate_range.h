@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 /// The rates of a range test: `steps` of them from `from` to `to`, each larger than the one before by the same factor.
 struct RateRange {
@@ -84,4 +84,4 @@ class RangeTest {
   bool blown_up_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -8,17 +8,17 @@
 #include "base/process.h"
 #include "checkpoint/model_identity.h"
 #include "config/training_stages.h"
-#include "train/fill_state.h"
-#include "train/matmul_choice.h"
-#include "train/preflight.h"
-#include "train/rank_devices.h"
-#include "train/rank_share.h"
-#include "train/same_settings.h"
+#include "memory/preflight.h"
+#include "memory/rank_share.h"
+#include "run/matmul_choice.h"
+#include "run/rank_devices.h"
+#include "run/same_settings.h"
+#include "saves/fill_state.h"
 #include "train/state_pieces.h"
 #include "train/train_step.h"
 #include "train/unreadable_data.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 // Sends what the ranks of devices compute with over the groups between devices, as a run does.
@@ -134,4 +134,4 @@ double ShortRun::step() {
   return report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "base/thread_share.h"
-#include "train/run_data.h"
-#include "train/stage_batches.h"
+#include "run/run_data.h"
+#include "run/stage_batches.h"
 #include "train/train_state.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 /// Returns the configuration of a short run: the first training phase of `config` with this many steps of
 /// train.global_batch_size, without train.batch_ramp. Checkpoints, validation, evaluations and rehearsals are off. The
@@ -67,4 +67,4 @@ class ShortRun {
   StageBatches batches_;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -8,7 +8,7 @@
 #include "base/console.h"
 #include "base/log.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 constexpr int64_t kFewestSteps = 100, kMostSteps = 1000;
@@ -129,4 +129,4 @@ std::vector<WidthGrid> try_widths(const ShortRuns& runs, const std::vector<doubl
   return grids;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

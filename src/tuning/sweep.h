@@ -8,7 +8,7 @@
 #include "tuning/rate_range.h"
 #include "tuning/short_run.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 /// Returns the number of steps of a sweep, or of a run of a grid, unless the user chooses it: a tenth of the run's,
 /// from 100 to 1,000.
@@ -42,4 +42,4 @@ struct WidthGrid {
 /// @param rates  at least two, in increasing order.
 std::vector<WidthGrid> try_widths(const ShortRuns& runs, const std::vector<double>& rates);
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

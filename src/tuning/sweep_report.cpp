@@ -7,7 +7,7 @@
 
 #include "base/text.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 using nlohmann::ordered_json;
@@ -131,4 +131,4 @@ std::vector<std::string> sweep_faults(const SweepReport& report) {
   return lines;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

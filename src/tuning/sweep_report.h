@@ -7,7 +7,7 @@
 #include "plot/figure.h"
 #include "tuning/sweep.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 struct SweepReport {
   RunConfig config;  ///< that of the first sweep, with the sequence length of its data
@@ -32,4 +32,4 @@ std::vector<std::string> sweep_faults(const SweepReport& report);
 /// Returns a rate with three digits, "1.25e-03"; "-" for none.
 std::string rate_text(std::optional<double> lr);
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

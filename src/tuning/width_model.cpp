@@ -9,7 +9,7 @@
 #include "config/checks.h"
 #include "layout/layout.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 RunConfig with_width(const RunConfig& config, int64_t width, int num_ranks) {
   RunConfig scaled = config;
@@ -33,4 +33,4 @@ RunConfig with_width(const RunConfig& config, int64_t width, int num_ranks) {
   return scaled;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

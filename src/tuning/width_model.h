@@ -5,7 +5,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 /// Returns the configuration with a model of this hidden_size. Heads and the widths of feed-forward layers and experts
 /// grow in proportion; layers, experts, vocabulary and head_dim stay.
@@ -14,4 +14,4 @@ namespace athanor {
 /// possible.
 RunConfig with_width(const RunConfig& config, int64_t width, int num_ranks);
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

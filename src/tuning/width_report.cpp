@@ -7,7 +7,7 @@
 
 #include "tuning/sweep_report.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 namespace {
 
 using nlohmann::ordered_json;
@@ -140,4 +140,4 @@ std::vector<std::string> width_faults(const WidthReport& report) {
   return lines;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -7,7 +7,7 @@
 #include "plot/figure.h"
 #include "tuning/sweep.h"
 
-namespace athanor {
+namespace athanor::inline tuning {
 
 struct WidthReport {
   RunConfig config;   ///< whose width is the target
@@ -31,4 +31,4 @@ Figure width_figure(const WidthReport& report);
 /// Returns a line for each width without an enclosed best rate, with the remedy; empty if one has it.
 std::vector<std::string> width_faults(const WidthReport& report);
 
-}  // namespace athanor
+}  // namespace athanor::inline tuning

@@ -43,7 +43,7 @@ def test_no_field_of_one_rank_is_defined_that_no_step_has(run):
     of_an_optimizer = {"clipped_share", "attention_logit_max", "attention_logit_max_layer", "clipped_heads"}
     on_a_device = {"device_memory_bytes", "peak_device_memory_bytes", "held_device_memory_bytes", "device_waits", "copies_to_device",
                    "copies_to_host"}
-    source = (ROOT / "src" / "train" / "metrics.cpp").read_text()
+    source = (ROOT / "src" / "metrics" / "metrics.cpp").read_text()
     for name in names_of("metrics.jsonl") - written:
         assert name in of_several | on_a_device | of_an_optimizer and f'line["{name}"]' in source, name
 

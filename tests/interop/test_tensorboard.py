@@ -12,9 +12,9 @@ accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_ac
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILD = os.environ.get("ATHANOR_BUILD") or Path(os.environ.get("ATHANOR_BIN", ROOT / "build" / "athanor")).parent
-TRAIN_TEST = Path(BUILD) / "train_test"
+METRICS_TEST = Path(BUILD) / "metrics_test"
 
-pytestmark = pytest.mark.skipif(not TRAIN_TEST.exists(), reason=f"{TRAIN_TEST} is not built; set ATHANOR_BUILD")
+pytestmark = pytest.mark.skipif(not METRICS_TEST.exists(), reason=f"{METRICS_TEST} is not built; set ATHANOR_BUILD")
 
 
 @pytest.fixture(scope="module")
@@ -23,7 +23,7 @@ def events(tmp_path_factory):
     folder = tmp_path_factory.mktemp("run")
     case = "MetricsLogTest.ARunCutAndResumedLeavesEventsForTensorBoard"
     done = subprocess.run(
-        [TRAIN_TEST, f"--gtest_filter={case}"], env={**os.environ, "ATHANOR_WRITE_EVENTS": str(folder)}, capture_output=True
+        [METRICS_TEST, f"--gtest_filter={case}"], env={**os.environ, "ATHANOR_WRITE_EVENTS": str(folder)}, capture_output=True
     )
     assert done.returncode == 0 and b"1 test" in done.stdout, done.stdout.decode() + done.stderr.decode()
     read = accumulator.EventAccumulator(str(folder / "tensorboard"), size_guidance={accumulator.SCALARS: 0})

@@ -28,7 +28,7 @@
 #include "comm/device_backend.h"
 #include "comm/testing/collectives.h"
 #include "comm/two_level.h"
-#include "train/in_world.h"
+#include "run/in_world.h"
 
 #include <torch/csrc/distributed/c10d/Store.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "config/toml_reader.h"
-#include "train/testing/device_layouts.h"
+#include "verify/testing/device_layouts.h"
 
 namespace athanor {
 namespace {

@@ -80,7 +80,7 @@ def largest_difference(one, other):
 
 
 # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders: see
-# src/train/device_test.cpp. Those are two draws, and on some processors both are nearly the same path, so that what they show
+# src/saves/device_test.cpp. Those are two draws, and on some processors both are nearly the same path, so that what they show
 # may be a single rounding. The bound is therefore never below what the order of one sum of hidden_size terms may change: its
 # error is at most hidden_size · 2^-24 of the sum of their sizes.
 ONE_SUM = 32 * 2**-24

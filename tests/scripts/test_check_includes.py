@@ -78,3 +78,19 @@ def test_the_benchmark_of_documents_does_without_libtorch_and_the_others_need_no
     assert check(tmp_path, {"bench/gemm.cpp": "#include <ATen/ATen.h>\n"})[0] == 0
     code, out = check(tmp_path, {"bench/data/data.cpp": "#include <ATen/ATen.h>\n"})
     assert code == 1 and "src/bench/data/data.cpp:1: bench does without libtorch" in out
+
+
+def test_a_type_that_two_rooms_define_is_named_unless_it_is_in_a_source_of_its_own(tmp_path):
+    model = "namespace athanor::inline model {\nclass Decoder : public Stage {\n};\n}  // namespace athanor::inline model\n"
+    other = "namespace athanor::inline eval {\nstruct Decoder {\n};\n}  // namespace athanor::inline eval\n"
+    code, out = check(tmp_path, {"model/decoder.h": model, "eval/a.h": other})
+    assert code == 1 and "Decoder is also a type of" in out
+    hidden = other.replace("struct", "namespace {\nstruct").replace("};\n", "};\n}  // namespace\n")
+    code, out = check(tmp_path, {"eval/a.h": hidden})
+    assert (code, out) == (0, "")
+
+
+@pytest.mark.parametrize("line", ["namespace athanor {", "namespace athanor::inline eval {"])
+def test_the_namespace_of_a_file_is_that_of_its_room(tmp_path, line):
+    code, out = check(tmp_path, {"model/a.h": f"{line}\nint x;\n}}  // namespace athanor\n"})
+    assert code == 1 and "src/model/a.h:1: write `namespace athanor::inline model`" in out

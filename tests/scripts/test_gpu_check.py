@@ -26,7 +26,7 @@ PASSES = """#!/bin/sh
 for word; do case $word in --gtest_output=json:*) file=${word#--gtest_output=json:} ;; esac; done
 echo '{"testsuites": [{"name": "Suite", "testsuite": [{"name": "Test", "result": "COMPLETED"}]}]}' > "$file"
 """
-PROGRAMS = ("kernels_cuda_test", "ops_test", "comm_test", "train_test")
+PROGRAMS = ("kernels_cuda_test", "ops_test", "comm_test", "train_test", "saves_test", "run_test")
 
 
 def programs_in(folder, **different):
@@ -308,7 +308,7 @@ def test_a_bundle_runs_where_there_is_nothing_but_glibc_libstdcpp_and_libtorch(t
     for words, expected in ((["athanor", "--version"], "athanor "),
                             (["kernels_cuda_test", "--gtest_filter=*/CudaOnHost"], "[  PASSED  ]"),
                             (["ops_test", "--gtest_filter=OnDevice*/GuardedLatest*"], "[  PASSED  ]"),
-                            (["train_test", "--gtest_filter=OnDeviceStep*Refuses*"], "[  PASSED  ]")):
+                            (["saves_test", "--gtest_filter=OnDeviceStep*Refuses*"], "[  PASSED  ]")):
         said = subprocess.run(["unshare", "-m", "sh", "-c", BARE, "sh", tmp_path / "root", bundle, libtorch(),
                                f"/bundle/bin/{words[0]}", *words[1:]], capture_output=True, text=True, timeout=300)
         assert said.returncode == 0 and expected in said.stdout, said.stdout[-2000:] + said.stderr[-2000:]

@@ -7,7 +7,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Returns a manifest of `num_pieces` pieces: tensors of a large model, each cut into one piece for each of its ranks.
 inline Manifest large_manifest(int64_t num_pieces) {
@@ -37,4 +37,4 @@ inline Manifest large_manifest(int64_t num_pieces) {
   return manifest;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -8,7 +8,7 @@
 #include "base/random.h"
 #include "checkpoint/slice.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 class RandomSlices {
  public:
@@ -75,4 +75,4 @@ class RandomSlices {
   uint64_t next_ = 0;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

@@ -12,7 +12,7 @@
 
 #include "checkpoint/team.h"
 
-namespace athanor {
+namespace athanor::inline checkpoint {
 
 /// Runs `act` as every member of a team; rethrows the first exception of any of them.
 inline void on_thread_team(int size, const std::function<void(const Team&)>& act) {
@@ -60,4 +60,4 @@ inline void on_thread_team(int size, const std::function<void(const Team&)>& act
   if (failure) std::rethrow_exception(failure);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline checkpoint

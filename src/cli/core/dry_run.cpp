@@ -1,4 +1,4 @@
-#include "train/dry_run.h"
+#include "run/dry_run.h"
 
 #include <fmt/core.h>
 
@@ -9,8 +9,8 @@
 #include "config/training_stages.h"
 #include "layout/fitted_batch.h"
 #include "layout/layout.h"
-#include "train/preflight.h"
-#include "train/start.h"
+#include "memory/preflight.h"
+#include "run/start.h"
 
 ATHANOR_CORE_ENTRY(dry_run) {
   using namespace athanor;

@@ -13,16 +13,16 @@
 #include "cli/terminal_width.h"
 #include "eval/model_evaluation.h"
 #include "eval/results_table.h"
+#include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
 #include "parallel/share.h"
 #include "plot/run_name.h"
 #include "plot/score_figures.h"
+#include "run/in_world.h"
+#include "run/rank_devices.h"
 #include "tasks/task_config.h"
-#include "train/in_world.h"
-#include "train/rank_devices.h"
-#include "train/rank_share.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -137,7 +137,7 @@ void tell_apart(std::vector<NamedResults>& results, const std::vector<ChosenMode
     if (times[results[i].name] > 1) results[i].name = models[i].path.string();
 }
 
-int run(const EvalArguments& given, comm::World& world) {
+int evaluate(const EvalArguments& given, comm::World& world) {
   const bool is_first = world.rank() == 0;
   const at::Device device = agree_on_devices(given.device, "--device", world);
   at::set_num_threads(threads_of_rank(world, 0).threads);
@@ -182,11 +182,11 @@ int run(const EvalArguments& given, comm::World& world) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline cli
 
 ATHANOR_CORE_ENTRY(eval) {
   using namespace athanor;
   const auto& given = *static_cast<const EvalArguments*>(arguments);
   ops::install_caching_cpu_allocator();
-  return in_world({}, [&](comm::World& world, RunContext&) { return run(given, world); });
+  return in_world({}, [&](comm::World& world, RunContext&) { return evaluate(given, world); });
 }

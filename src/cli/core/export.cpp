@@ -9,7 +9,7 @@
 
 // These commands need no libtorch yet, but they will: communicators will gather a checkpoint of many ranks.
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 // Programs that load the folder put around a text what its tokenizer asks for, whatever the model was trained on.
@@ -27,7 +27,7 @@ void warn_of_template(const ModelSource& source) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline cli
 
 ATHANOR_CORE_ENTRY(export) {
   using namespace athanor;

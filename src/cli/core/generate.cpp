@@ -10,13 +10,13 @@
 #include "cli/core/written_answers.h"
 #include "documents/standard_input.h"
 #include "eval/text_beginning.h"
+#include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
-#include "train/in_world.h"
-#include "train/rank_devices.h"
-#include "train/rank_share.h"
-#include "train/same_settings.h"
+#include "run/in_world.h"
+#include "run/rank_devices.h"
+#include "run/same_settings.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 // A newline at the end is that of the shell's tools, and rarely meant: the model would continue after it.
@@ -102,7 +102,7 @@ int generate_in(comm::World& world, const GenerateArguments& given) {
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline cli
 
 ATHANOR_CORE_ENTRY(generate) {
   using namespace athanor;

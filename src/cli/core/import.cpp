@@ -1,4 +1,4 @@
-#include "train/import.h"
+#include "saves/import.h"
 #include "base/log.h"
 #include "base/shell_words.h"
 #include "cli/core.h"

@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "launch/process.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -157,4 +157,4 @@ std::string OtherBuild::version() const {
   return run({"--version"}, folder.path()).output;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -6,10 +6,10 @@
 #include <string>
 #include <vector>
 
-#include "train/smoke.h"
-#include "train/smoke_trace.h"
+#include "smoke/smoke.h"
+#include "smoke/smoke_trace.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 class OtherBuild {
  public:
@@ -47,4 +47,4 @@ class OtherBuild {
   bool writes_traces_ = false;
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -1,13 +1,13 @@
-#include "train/probe.h"
+#include "watch/probe.h"
 
 #include <fmt/core.h>
 
 #include "cli/core.h"
 #include "layout/layout.h"
 #include "ops/cpu_allocator.h"
-#include "train/in_world.h"
-#include "train/rank_devices.h"
-#include "train/same_settings.h"
+#include "run/in_world.h"
+#include "run/rank_devices.h"
+#include "run/same_settings.h"
 
 ATHANOR_CORE_ENTRY(probe) {
   using namespace athanor;

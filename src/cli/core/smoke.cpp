@@ -9,10 +9,10 @@
 #include "cli/core.h"
 #include "cli/core/smoke_against.h"
 #include "ops/device_choice.h"
-#include "train/smoke.h"
-#include "train/smoke_tracer.h"
+#include "smoke/smoke.h"
+#include "smoke/smoke_tracer.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -83,7 +83,7 @@ std::vector<SmokeRun> run_traced(const SmokeArguments& given, at::Device device)
 }
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline cli
 
 ATHANOR_CORE_ENTRY(smoke) {
   using namespace athanor;

@@ -8,11 +8,11 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "cli/core/other_build.h"
-#include "train/smoke.h"
-#include "train/smoke_difference.h"
-#include "train/smoke_tracer.h"
+#include "smoke/smoke.h"
+#include "smoke/smoke_difference.h"
+#include "smoke/smoke_tracer.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 const TracedModel* same_model(const SmokeTrace& trace, const std::string& name) {
@@ -116,4 +116,4 @@ int smoke_against(const SmokeArguments& given, at::Device device) {
   return other.writes_traces() ? compare_traces(other, device) : compare_numbers(other, device);
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -5,7 +5,7 @@
 
 #include "cli/core.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Runs the other build's `athanor smoke` and this one's, and prints what differs: first the facts of the builds, then
 /// for each model the first tensor, with both hashes and the largest difference. A build that cannot write traces is
@@ -15,4 +15,4 @@ namespace athanor {
 ///         what it wrote stays.
 int smoke_against(const SmokeArguments& given, c10::Device device);
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -9,10 +9,10 @@
 #include "eval/gate_evaluation.h"
 #include "layout/fitted_batch.h"
 #include "ops/cpu_allocator.h"
-#include "train/in_world.h"
-#include "train/run.h"
-#include "train/run_place.h"
-#include "train/start.h"
+#include "run/in_world.h"
+#include "run/run.h"
+#include "run/run_place.h"
+#include "run/start.h"
 
 ATHANOR_CORE_ENTRY(train) {
   using namespace athanor;

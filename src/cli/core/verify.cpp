@@ -1,4 +1,4 @@
-#include "train/verify/verify.h"
+#include "verify/verify.h"
 
 #include "base/fault_announcement.h"
 #include "base/launched.h"
@@ -12,10 +12,10 @@
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "parallel/share.h"
-#include "train/in_world.h"
-#include "train/rank_devices.h"
-#include "train/same_settings.h"
-#include "train/start.h"
+#include "run/in_world.h"
+#include "run/rank_devices.h"
+#include "run/same_settings.h"
+#include "run/start.h"
 
 namespace {
 

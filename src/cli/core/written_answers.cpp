@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 namespace {
 
 // Text of several answers at the same time, written in order.
@@ -79,4 +79,4 @@ class JsonAnswers : public ContinuationReader {
 std::unique_ptr<ContinuationReader> answers_as_text() { return std::make_unique<TextAnswers>(); }
 std::unique_ptr<ContinuationReader> answers_as_json() { return std::make_unique<JsonAnswers>(); }
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

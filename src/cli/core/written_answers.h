@@ -5,7 +5,7 @@
 
 #include "eval/generation.h"
 
-namespace athanor {
+namespace athanor::inline cli {
 
 /// Text as it comes, the prompt first, with an empty line between two answers. Of answers that are computed at the same
 /// time the first is shown as it comes; the others are held back.
@@ -15,4 +15,4 @@ std::unique_ptr<ContinuationReader> answers_as_text();
 /// ended, stop.
 std::unique_ptr<ContinuationReader> answers_as_json();
 
-}  // namespace athanor
+}  // namespace athanor::inline cli

@@ -35,7 +35,7 @@ void set_played_groups(OpenPlayed open);
 template <class ProcessGroup>
 c10::intrusive_ptr<c10d::Backend> open_process_group(const DeviceGroupStart& start) {
   auto options = ProcessGroup::Options::create();
-  // The library's watchdog ends the process without the names of ranks: ours comes first (train/device_watch.h).
+  // The library's watchdog ends the process without the names of ranks: ours comes first (watch/device_watch.h).
   options->timeout = 2 * start.timeout + std::chrono::minutes(1);
   auto group = c10::make_intrusive<ProcessGroup>(start.store, start.rank, start.size, std::move(options));
   group->setBoundDeviceId(start.device);  // a barrier has no tensor to learn it from

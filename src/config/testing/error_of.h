@@ -8,7 +8,7 @@
 #include "base/error.h"
 #include "config/toml_reader.h"
 
-namespace athanor {
+namespace athanor::inline config {
 
 /// Returns the message with which the configuration is refused, or "" if it is accepted.
 inline std::string error_of(std::string_view toml, const std::vector<std::string>& overrides = {}) {
@@ -20,4 +20,4 @@ inline std::string error_of(std::string_view toml, const std::vector<std::string
   return "";
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline config

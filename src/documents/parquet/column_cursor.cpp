@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 // Few values are read at a time: they are pointers into the page, or numbers.
@@ -84,4 +84,4 @@ std::unique_ptr<ColumnCursor> make_cursor(std::shared_ptr<parquet::ColumnReader>
   }
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -9,7 +9,7 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string_view>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 /// A cursor is before the first row until the first advance(). Values point into the page that is being read: they are
 /// valid until the next advance().
@@ -31,4 +31,4 @@ std::unique_ptr<ColumnCursor> make_cursor(std::shared_ptr<parquet::ColumnReader>
 /// True if make_cursor supports the type.
 bool is_scalar_type(parquet::Type::type type);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

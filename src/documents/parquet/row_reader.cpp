@@ -14,7 +14,7 @@
 #include "documents/document_error.h"
 #include "documents/parquet/table_reader.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -150,7 +150,7 @@ class ParquetRowReader : public TableReader {
 };
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline documents
 
 extern "C" __attribute__((visibility("default"))) athanor::TableReader* athanor_open_rows(
     const athanor::TableRequest& request) {

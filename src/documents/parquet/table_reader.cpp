@@ -20,7 +20,7 @@
 #include "documents/document_error.h"
 #include "documents/parquet/column_cursor.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 namespace {
 
 using nlohmann::json;
@@ -225,7 +225,7 @@ class ParquetTable : public TableReader {
 };
 
 }  // namespace
-}  // namespace athanor
+}  // namespace athanor::inline documents
 
 extern "C" __attribute__((visibility("default"))) athanor::TableReader* athanor_open_table(
     const athanor::TableRequest& request) {

@@ -10,7 +10,7 @@
 
 #include "documents/field_path.h"
 
-namespace athanor {
+namespace athanor::inline documents {
 
 struct TableRequest {
   std::string file;
@@ -39,4 +39,4 @@ class TableReader {
 /// the file is not Parquet, or its columns are not as requested.
 using OpenTable = TableReader* (*)(const TableRequest&);
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string>
 
-namespace athanor {
+namespace athanor::inline documents {
 
 inline std::string gzip(const std::string& text) {
   z_stream stream{};
@@ -44,4 +44,4 @@ inline std::string zstd_frame(const std::string& text, unsigned char window_byte
   return out + text;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline documents

@@ -2,7 +2,7 @@
 
 #include "layout/schedules/schedules.h"
 
-namespace athanor::schedules {
+namespace athanor::inline layout::schedules {
 namespace {
 
 std::vector<Action> gpipe_actions(int /*rank*/, const Shape& shape) {
@@ -23,4 +23,4 @@ void require_gpipe(int /*ranks*/, int chunks, int64_t microbatches, Findings& fo
 
 const Kind kGpipe{"gpipe", gpipe_actions, require_gpipe};
 
-}  // namespace athanor::schedules
+}  // namespace athanor::inline layout::schedules

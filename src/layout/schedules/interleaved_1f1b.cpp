@@ -5,7 +5,7 @@
 
 #include "layout/schedules/schedules.h"
 
-namespace athanor::schedules {
+namespace athanor::inline layout::schedules {
 namespace {
 
 std::vector<Action> interleaved_actions(int rank, const Shape& shape) {
@@ -39,4 +39,4 @@ void require_interleaved(int ranks, int chunks, int64_t microbatches, Findings& 
 
 const Kind kInterleaved{"interleaved_1f1b", interleaved_actions, require_interleaved};
 
-}  // namespace athanor::schedules
+}  // namespace athanor::inline layout::schedules

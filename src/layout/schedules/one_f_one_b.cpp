@@ -5,7 +5,7 @@
 
 #include "layout/schedules/schedules.h"
 
-namespace athanor::schedules {
+namespace athanor::inline layout::schedules {
 namespace {
 
 std::vector<Action> one_f_one_b_actions(int rank, const Shape& shape) {
@@ -29,4 +29,4 @@ void require_one_f_one_b(int /*ranks*/, int chunks, int64_t microbatches, Findin
 
 const Kind kOneForwardOneBackward{"1f1b", one_f_one_b_actions, require_one_f_one_b};
 
-}  // namespace athanor::schedules
+}  // namespace athanor::inline layout::schedules

@@ -6,7 +6,7 @@
 #include "config/findings.h"
 #include "layout/schedule.h"
 
-namespace athanor::schedules {
+namespace athanor::inline layout::schedules {
 
 /// The numbers that a schedule depends on.
 struct Shape {
@@ -34,4 +34,4 @@ void require_one_chunk(const char* name, int chunks, Findings& found);
 inline constexpr const char* kMoreMicrobatches =
     "a rank's microbatches are its share of train.global_batch_size, cut by train.micro_batch_size";
 
-}  // namespace athanor::schedules
+}  // namespace athanor::inline layout::schedules

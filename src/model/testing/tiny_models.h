@@ -6,7 +6,7 @@
 #include "config/families.h"
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline model {
 
 inline ModelConfig tiny_model(const std::string& family) {
   const bool sparse = find_family(family)->sparse;
@@ -32,4 +32,4 @@ inline ModelConfig tiny_model(const std::string& family) {
   return m;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline model

@@ -19,7 +19,7 @@
 #include "optim/optimizer_set.h"
 #include "parallel/testing/small_layouts.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 inline constexpr int kSteps = 3;
 inline constexpr double kRate = 0.05, kUnit = 0x1p-24;
@@ -161,4 +161,4 @@ inline Whole weights_after(const std::function<OptimizerSetup(const RunConfig&)>
   return whole;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -10,7 +10,7 @@
 #include "optim/optimizer_set.h"
 #include "optim/testing/whole_matrices.h"
 
-namespace athanor::small {
+namespace athanor::inline optim::small {
 
 constexpr float kBeta1 = 0.9f, kBeta2 = 0.99f, kEps = 1e-6f;
 
@@ -248,4 +248,4 @@ inline OptimizerSetup make_setup(const std::string& name, const OptimizerConfig&
   return setup;
 }
 
-}  // namespace athanor::small
+}  // namespace athanor::inline optim::small

@@ -11,7 +11,7 @@
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
-namespace athanor {
+namespace athanor::inline optim {
 
 class WholeMatrices {
  public:
@@ -110,4 +110,4 @@ inline void WholeMatrices::take(const BucketEntry& entry, const Tensor& whole, F
   });
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline optim

@@ -6,7 +6,7 @@
 #include "comm/thread_ranks.h"
 #include "ops/tensor.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 /// Returns body(world) of each rank, by rank. Ranks that call different collectives are named; no rank waits longer
 /// than a minute.
@@ -26,4 +26,4 @@ std::vector<std::vector<Tensor>> results_of_ranks(int ranks, F body) {
   return results;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -7,7 +7,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline parallel {
 
 struct Degrees {
   int replicate, shard, expert;
@@ -50,4 +50,4 @@ inline RunConfig small_run(const Degrees& degrees, int64_t vocab_size, const std
   return c;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline parallel

@@ -8,7 +8,7 @@
 
 #include "parallel/stage.h"
 
-namespace athanor::toy {
+namespace athanor::inline parallel::toy {
 
 constexpr int64_t kBatch = 2, kTokens = 3, kWidth = 5;
 constexpr int64_t kActivationBytes = kBatch * kTokens * kWidth * 8;  // fp64
@@ -111,4 +111,4 @@ inline std::vector<Microbatch> microbatches(int count) {
   return all;
 }
 
-}  // namespace athanor::toy
+}  // namespace athanor::inline parallel::toy

@@ -10,7 +10,7 @@
 #include "prepare/prepare.h"
 #include "tokenizer/testing/tokenizer_json.h"
 
-namespace athanor {
+namespace athanor::inline preparation {
 
 class DataTest : public FolderTest {
  protected:
@@ -43,4 +43,4 @@ inline std::vector<std::vector<int32_t>> rows_of(const std::filesystem::path& fo
   return rows;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline preparation

@@ -7,7 +7,7 @@
 
 #include "tokenizer/byte_level.h"
 
-namespace athanor {
+namespace athanor::inline tokenizer {
 
 /// Ids 0-255 are the bytes. `words` are spelled in the byte-level alphabet ("Ġthe"); each gets ids for its prefixes,
 /// and merges that extend it from the left.
@@ -37,4 +37,4 @@ inline nlohmann::json added_token_json(uint32_t id, const std::string& content, 
           {"rstrip", false}, {"normalized", false}, {"special", special}};
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline tokenizer

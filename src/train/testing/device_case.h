@@ -8,7 +8,7 @@
 #include "config/run_config.h"
 #include "guarded/device.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 // Autograd starts a thread for each device that exists when it is first used.
 inline const bool kGuardedIsInstalled = (guarded::install_for_tests(), true);
@@ -39,4 +39,4 @@ inline bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   return a.nbytes() == b.nbytes() && std::memcmp(a.data_ptr(), b.data_ptr(), a.nbytes()) == 0;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

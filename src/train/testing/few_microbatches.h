@@ -1,11 +1,11 @@
 #pragma once
-// Runs of train/testing/ranks.h in less time: most of it goes to each operation of each microbatch, not to tokens.
+// Runs of saves/testing/ranks.h in less time: most of it goes to each operation of each microbatch, not to tokens.
 
 #include <algorithm>
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Returns the run with as few microbatches on each rank as still accumulate gradients and fill the pipeline.
 inline RunConfig with_few_microbatches(RunConfig config) {
@@ -18,4 +18,4 @@ inline RunConfig with_few_microbatches(RunConfig config) {
   return config;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

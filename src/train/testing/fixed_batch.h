@@ -4,7 +4,7 @@
 #include "config/run_config.h"
 #include "dataset/loader.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Returns a global batch of the configuration's size and sequence length, with token ids below 63.
 inline Batch fixed_batch(const RunConfig& config) {
@@ -14,4 +14,4 @@ inline Batch fixed_batch(const RunConfig& config) {
   return batch;
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

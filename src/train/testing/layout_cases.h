@@ -6,7 +6,7 @@
 
 #include "config/run_config.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// The degrees of a small model's layout; the other members are settings that change the dataflow.
 struct LayoutCase {
@@ -63,4 +63,4 @@ inline const std::vector<LayoutCase> kLayoutCases = {
     {.name = "all", .data = 2, .tensor = 2, .pipeline = 2, .expert = 2, .sequence = true},
 };
 
-}  // namespace athanor
+}  // namespace athanor::inline train

@@ -13,7 +13,7 @@
 #include "dataset/manifest.h"
 #include "dataset/npy.h"
 
-namespace athanor {
+namespace athanor::inline train {
 
 /// Writes a folder of data as `athanor prepare` does it, with random tokens. The tokenizer knows the letters a to z.
 inline void write_prepared_data(const std::filesystem::path& folder, const RunConfig& config,
@@ -49,4 +49,4 @@ inline void write_prepared_data(const std::filesystem::path& folder, const RunCo
   write_file_atomically(folder / kDataManifestName, data_manifest_text(manifest));
 }
 
-}  // namespace athanor
+}  // namespace athanor::inline train

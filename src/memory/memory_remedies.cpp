@@ -1,0 +1,178 @@
+#include "memory/memory_remedies.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+
+#include "base/text.h"
+#include "layout/layout.h"
+#include "memory/rank_remedies.h"
+
+namespace athanor::inline memory {
+namespace {
+
+struct Change {
+  std::string setting;
+  RunConfig config;
+};
+
+std::vector<Change> smaller_microbatches(const RunConfig& config, const DeviceRank& of) {
+  std::vector<Change> changes;
+  for (int64_t size = config.train.micro_batch_size - 1; size > 0; --size) {
+    Change change{fmt::format("train.micro_batch_size = {}", size), config};
+    change.config.train.micro_batch_size = size;
+    if (find_layout_faults(change.config, of.ranks).empty()) changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+// Whole layers again are the strongest form; before that one kind of module is added to those that are set.
+std::vector<Change> more_recompute(const RunConfig& config, const DeviceRank&) {
+  const auto& now = config.parallelism.recompute;
+  const auto has = [&](const char* kind) { return std::ranges::count(now, kind) > 0; };
+  std::vector<Change> changes;
+  if (has("layer")) return changes;
+  const auto add = [&](std::vector<std::string> kinds) {
+    Change change{"parallelism.recompute = [\"" + join(kinds, "\", \"") + "\"]", config};
+    change.config.parallelism.recompute = std::move(kinds);
+    changes.push_back(std::move(change));
+  };
+  for (const char* kind : {"norm", "attention", "moe"}) {
+    if (has(kind) || (std::string(kind) == "moe" && config.model.num_sparse_layers() == 0)) continue;
+    auto kinds = now;
+    kinds.emplace_back(kind);
+    add(kinds);
+  }
+  add({"layer"});
+  return changes;
+}
+
+std::vector<Change> shorter_loss_chunks(const RunConfig& config, const DeviceRank&) {
+  constexpr int64_t kLeast = 64;  // shorter ones make the products of the output layer slow
+  std::vector<Change> changes;
+  for (int64_t tokens = config.train.loss_chunk_tokens / 2; tokens >= kLeast; tokens /= 2) {
+    Change change{fmt::format("train.loss_chunk_tokens = {}", tokens), config};
+    change.config.train.loss_chunk_tokens = tokens;
+    changes.push_back(std::move(change));
+  }
+  return changes;
+}
+
+std::vector<Change> no_graphs(const RunConfig& config, const DeviceRank&) {
+  if (!config.train.cuda_graphs) return {};
+  Change change{"train.cuda_graphs = false", config};
+  change.config.train.cuda_graphs = false;
+  return {std::move(change)};
+}
+
+// With allgather a device has room for all tokens of the expert group, whichever experts they choose.
+std::vector<Change> other_dispatch(const RunConfig& config, const DeviceRank&) {
+  if (config.moe.dispatch != "allgather" || config.model.num_sparse_layers() == 0) return {};
+  Change change{"moe.dispatch = \"all_to_all\"", config};
+  change.config.moe.dispatch = "all_to_all";
+  return {std::move(change)};
+}
+
+constexpr std::array kSettings = {smaller_microbatches, more_recompute, shorter_loss_chunks, no_graphs, other_dispatch};
+
+Change all_at_their_strongest(RunConfig config, const DeviceRank& of) {
+  std::vector<std::string> settings;
+  for (const auto& changes_of : kSettings) {
+    const auto changes = changes_of(config, of);
+    if (changes.empty()) continue;
+    settings.push_back(changes.back().setting);
+    config = changes.back().config;
+  }
+  return {join(settings, " and "), std::move(config)};
+}
+
+TightJob tight_job(double bytes, const DeviceRank& of) {
+  int64_t of_host = of.hosts.empty() ? of.ranks : 0;
+  for (const int host : of.hosts) of_host = std::max<int64_t>(of_host, std::ranges::count(of.hosts, host));
+  return {of.ranks, static_cast<int>(of_host), bytes};
+}
+
+}  // namespace
+
+MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of) {
+  return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, kDeviceMultiplier,
+                               of.hosts);
+}
+
+std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of) {
+  const double now = need_on_device(config, of).total();
+  std::vector<std::vector<MemoryRemedy>> remedies;
+  for (const auto& changes_of : kSettings) {
+    auto& of_setting = remedies.emplace_back();
+    for (const Change& change : changes_of(config, of)) {
+      const MemoryNeed need = need_on_device(change.config, of);
+      if (need.total() < now) of_setting.push_back({change.setting, need});
+    }
+    std::ranges::stable_sort(of_setting, std::ranges::greater(), [](const auto& each) { return each.need.total(); });
+  }
+  return remedies;
+}
+
+std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of) {
+  std::vector<std::string> fitting;
+  for (const auto& of_setting : memory_remedies(config, of)) {
+    const auto mildest = std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= bytes; });
+    if (mildest != of_setting.end())
+      fitting.push_back(fmt::format("{} ({})", mildest->setting, format_bytes(mildest->need.total())));
+  }
+  const Change strongest = all_at_their_strongest(config, of);
+  if (const double together = need_on_device(strongest.config, of).total(); fitting.empty() && together <= bytes)
+    fitting.push_back(fmt::format("{} together ({})", strongest.setting, format_bytes(together)));
+  const TightJob job = tight_job(bytes, of);
+  if (const auto more = fewest_ranks(config, job)) fitting.push_back(more->text(of.ranks));
+  if (!fitting.empty()) return join(fitting, " or ") + " would fit";
+  if (const auto more = fewest_ranks(strongest.config, job))
+    return fmt::format("{} together on {} would fit", strongest.setting, more->text(of.ranks));
+  return "no setting makes it fit, and no number of ranks along one axis: a smaller model would";
+}
+
+std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
+  const double now = need_on_device(config, of).total();
+  std::vector<MemoryRemedy> best;
+  for (const auto& of_setting : memory_remedies(config, of)) {
+    if (of_setting.empty()) continue;
+    const auto enough =
+        std::ranges::find_if(of_setting, [&](const auto& each) { return each.need.total() <= 0.9 * now; });
+    best.push_back(enough == of_setting.end() ? of_setting.back() : *enough);
+  }
+  if (best.empty()) return "a smaller model";
+  std::ranges::stable_sort(best, std::ranges::less(), [](const auto& each) { return each.need.total(); });
+  std::vector<std::string> parts;
+  for (const MemoryRemedy& each : best)
+    parts.push_back(fmt::format("{} ({} less)", each.setting, format_bytes(now - each.need.total())));
+  return join(parts, ", ");
+}
+
+std::string describe_update(const MemoryNeed& need) {
+  if (need.update_bytes == 0) return "";
+  return fmt::format(", or, when the activations are gone, {} of whole matrices in Muon's update",
+                     format_bytes(need.update_bytes));
+}
+
+std::string describe_need(const RunConfig& config, const DeviceRank& of) {
+  const MemoryNeed need = need_on_device(config, of);
+  const StateBytes state =
+      count_state_bytes(config, Layout(config, of.ranks), of.rank, plan_optimizers(config.optimizer));
+  const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
+  std::string text =
+      fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
+                  bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
+                  format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+  text += describe_update(need);
+  const auto add = [&](double part, const char* what) {
+    if (part > 0) text += fmt::format(", {} {}", format_bytes(part), what);
+  };
+  add(need.graph_bytes, "next to the recorded graph");
+  add(need.communicator_bytes, "of buffers of communicators");
+  add(need.allocator_bytes, "that the allocator keeps");
+  add(need.workspace_bytes, "of workspaces of cuBLAS");
+  return text;
+}
+
+}  // namespace athanor::inline memory

@@ -1,0 +1,48 @@
+#pragma once
+// What a run can change in its configuration to need less memory, by the estimate of layout/memory.h.
+
+#include <string>
+#include <vector>
+
+#include "layout/memory.h"
+
+namespace athanor::inline memory {
+
+/// A change of one setting, and what the run would need with it.
+struct MemoryRemedy {
+  std::string setting;  ///< "train.micro_batch_size = 2"
+  MemoryNeed need;
+};
+
+/// A rank of a job that trains on devices.
+struct DeviceRank {
+  int rank = 0, ranks = 1;
+  std::vector<int> hosts = {};  ///< as opened_groups takes it
+};
+
+/// Returns for each setting that lowers a rank's memory its changes, from the mildest to the strongest:
+/// train.micro_batch_size, parallelism.recompute, train.loss_chunk_tokens, train.cuda_graphs and moe.dispatch, each
+/// only as far as the rest of the configuration allows it. What does not lower the estimate is left out.
+std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of = {});
+
+/// Returns what to change so that the rank needs at most `bytes`: of each setting the mildest change that suffices
+/// alone ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together; and the fewest
+/// ranks on such devices that suffice (memory/rank_remedies.h). If nothing of this does: these ranks with all these
+/// settings, else a smaller model.
+std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of = {});
+
+/// Returns the changes that save most, the largest first, as "train.micro_batch_size = 2 (3.20GiB less), …": of each
+/// setting the mildest that saves a tenth of the need, else its strongest; a smaller model if there is none.
+std::string what_saves_most(const RunConfig& config, const DeviceRank& of = {});
+
+/// Returns the estimate for a rank.
+MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of);
+
+/// Returns one more part of a need, ", or, when the activations are gone, 2.00GiB of whole matrices in Muon's update";
+/// "" if an update holds none.
+std::string describe_update(const MemoryNeed& need);
+
+/// Returns "4.00GiB of weights, …": the parts of the estimate, with the state of weights in its terms.
+std::string describe_need(const RunConfig& config, const DeviceRank& of = {});
+
+}  // namespace athanor::inline memory

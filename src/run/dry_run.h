@@ -1,0 +1,79 @@
+#pragma once
+// Computes what one rank of a layout would hold and send, without running it: for worlds of any size, on any machine.
+//
+// The code that trains lays out the rank's part of the model in meta tensors, which have shapes and no memory. Its
+// gradients and weights go through the real reducer and gatherer in a world without peers (comm/world.h: fake_size), so
+// that the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the
+// model (layout/activations.h, layout/traffic.h); tests compare them with real runs.
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "layout/activations.h"
+#include "layout/memory.h"
+#include "layout/traffic.h"
+#include "parallel/mesh.h"
+
+namespace athanor::inline run {
+
+/// One kind of collective over one group, for one purpose.
+struct SentLine {
+  std::string what = {}, collective = {}, group = {};  ///< "gradients", "reduce_scatter", the group's name
+  int ranks = 1;                                       ///< size of the group
+  double calls = 0;                                    ///< calls in a step
+  double bytes = 0, inside = 0;  ///< bytes that the rank sends in a step, and how many of them stay in its supernode
+  /// The largest number of the group's collectives that had been started and not waited for at one time. 0 for lines
+  /// that come from a formula.
+  int64_t in_flight = 0;
+};
+
+struct DryRun {
+  int rank = 0;
+  int threads = 1;                      ///< threads that the need of activations is computed for (train.num_threads)
+  std::map<Replication, int64_t> held;  ///< number of elements that the rank holds, by replication kind
+  int64_t flat_elements = 0;            ///< number of elements held, with the padding of buckets
+  size_t num_buckets = 0;
+  StateBytes state;
+  ActivationNeed activations;
+  /// What the update holds for a time, when the activations are gone: the largest of the three counts in the total.
+  /// First what an optimizer holds before it updates, then what a step of metrics.update_watch_interval compares.
+  double update_bytes = 0, measured_update_bytes = 0;
+  double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
+  double estimate_bytes = 0;         ///< count_estimate_bytes
+  double graph_bytes = 0;            ///< count_graph_bytes
+  double staging_bytes = 0;          ///< count_staging_bytes; always of the host
+  double local_bytes = 0;            ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
+  /// For each node, the bytes that its ranks write into a checkpoint with either value of checkpoint.writers; empty
+  /// without full checkpoints.
+  std::map<std::string, std::vector<double>> written_by_node;
+  bool on_device = false;           ///< all of this is the memory of a device; the next three are 0 otherwise
+  std::vector<OpenedGroup> opened;  ///< opened_groups
+  double allocator_bytes = 0;       ///< count_allocator_bytes
+  double workspace_bytes = 0;       ///< count_workspace_bytes
+  std::vector<SentLine> sent;
+
+  /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
+  /// sender.
+  std::map<std::string, int64_t> collectives_in_flight() const;
+  double communicator_bytes() const;
+  double passing_bytes() const { return std::max({activations.peak_bytes, update_bytes, measured_update_bytes}); }
+  double total_bytes() const {
+    return static_cast<double>(state.total()) + passing_bytes() + gradient_buffer_bytes + estimate_bytes + graph_bytes +
+           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
+  }
+};
+
+/// Computes the dry run of one rank, for a run on devices if train.device names one. Then nothing else on this machine
+/// is asked: it needs no device.
+/// @param config  resolved: data.seq_len is set and the model's fields are filled in.
+/// @param rank  below num_ranks; −1: the rank that needs most memory among those with data rank 0.
+/// @throws ConfigError with every fault of the layout.
+DryRun dry_run(const RunConfig& config, int num_ranks, int rank);
+
+/// Return the result as text for people (report) and as JSON for programs (to_json).
+std::string report(const DryRun& run, const RunConfig& config, int num_ranks);
+std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks);
+
+}  // namespace athanor::inline run

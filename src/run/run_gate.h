@@ -1,0 +1,59 @@
+#pragma once
+// Evaluation as a gate of a run: the model is evaluated every eval.interval steps and after the last one, if asked also
+// before the first one, and rules on its scores warn or stop the run (docs/evaluation-gate.md).
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/signals.h"
+#include "metrics/metrics.h"
+#include "run/run_evaluation.h"
+#include "saves/run_saves.h"
+#include "train/run_context.h"
+
+namespace athanor::inline run {
+
+class RunGate {
+ public:
+  /// @param evaluation  was prepared; null: the run evaluates nothing. All arguments must outlive this object.
+  /// @param signals  a signal that ends the run ends an evaluation, too.
+  RunGate(RunEvaluation* evaluation, TrainState& state, RunSaves& saves, RunContext& at, const SignalGuard& signals);
+
+  /// Returns whether the step that was done last is to be evaluated; the same on all ranks.
+  /// @param is_last  the run is complete.
+  bool is_due(bool is_last) const;
+  /// Returns whether the model is to be evaluated before the first step; the same on all ranks.
+  bool is_due_on_start() const;
+  /// Returns whether the step that an earlier attempt did last was to be evaluated, and the run's history has no
+  /// result: a signal or an error was faster. Collective over the world.
+  /// @param is_last  as for is_due.
+  bool is_owed(bool is_last) const;
+  /// Evaluates the model, and tells log and history. At step 0 no rule is applied. Collective over the world.
+  /// @return the scores, on the first rank; none if a signal ended the evaluation.
+  /// @throws UnreadableData on all ranks if the first one cannot read its rows.
+  EvaluationScores evaluate();
+
+  /// Returns whether a rule of eval.stop_if held in the last evaluation; the same on all ranks.
+  bool stops() const { return stops_; }
+  /// Returns whether a signal has ended the last evaluation; the same on all ranks.
+  bool was_interrupted() const { return was_interrupted_; }
+  /// Returns the rule that stops the run, with its numbers; on the first rank.
+  const std::string& reason() const { return reason_; }
+
+ private:
+  bool was_last_before() const;
+  void tell(const EvaluationReport& report);
+  void tell(const BrokenRule& rule);
+
+  RunEvaluation* evaluation_;
+  TrainState& state_;
+  RunSaves& saves_;
+  RunContext& at_;
+  const SignalGuard& signals_;
+  std::vector<EvaluationScores> earlier_;  // on the first rank
+  bool stops_ = false, was_interrupted_ = false;
+  std::string reason_;
+};
+
+}  // namespace athanor::inline run

@@ -1,0 +1,264 @@
+#include "smoke/smoke_difference.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "model/initialize.h"
+#include "smoke/smoke.h"
+#include "smoke/smoke_tracer.h"
+#include "train/testing/fixed_batch.h"
+#include "train/testing/layout_cases.h"
+
+namespace athanor::smoke_difference_test {
+namespace {
+
+SmokeTrace small_trace() {
+  return {{{"version", "0.1.0"}, {"commit", "abc"}, {"processor", "A name of several words"}},
+          {{"dense",
+            {{0, "initial", "w", "2x3", "float32", "aa"},
+             {1, "forward.0", "mlp", "1x2x3", "float32", "bb"},
+             {1, "gradient", "w", "2x3", "float32", "cc"},
+             {1, "update", "w", "2x3", "float32", "dd"}}},
+           {"sparse", {{0, "initial", "w", "2x3", "float32", "ee"}}}},
+          {}};
+}
+
+// After an update of an updated state nothing new comes up.
+constexpr size_t kFewSteps = 3;
+
+// Has each model take a few of its fifty steps.
+void stop_early(SmokeTracer& tracer) {
+  tracer.stop_when([step = size_t{0}, name = std::string()](const TracedModel& model) mutable {
+    step = model.name == name ? step + 1 : 1;
+    name = model.name;
+    return step == kFewSteps;
+  });
+}
+
+SmokeTrace traced(std::optional<TracedPlace> only = std::nullopt) {
+  SmokeTracer tracer(std::move(only));
+  stop_early(tracer);
+  run_smoke(at::kCPU, &tracer);
+  return tracer.take(at::kCPU);
+}
+
+TEST(SmokeTrace, ItsTextReadsBackAsItWas) {
+  SmokeTrace trace = small_trace();
+  trace.values = {0.5, -0.0, std::numeric_limits<double>::infinity(), 1, 2, 3, 4, 5, 1e-300};
+  const SmokeTrace again = parse_trace(text_of(trace), "t");
+  EXPECT_EQ(again.facts, trace.facts);
+  ASSERT_EQ(again.models.size(), 2u);
+  EXPECT_EQ(again.models[0].tensors, trace.models[0].tensors);
+  EXPECT_EQ(again.models[1].name, "sparse");
+  EXPECT_EQ(again.values, trace.values);
+  EXPECT_TRUE(std::signbit(again.values[1]));
+}
+
+TEST(SmokeTrace, ATextThatIsCutOffAnywhereIsRefused) {
+  SmokeTrace trace = small_trace();
+  trace.values = {0.5, 1, 2};
+  const std::string text = text_of(trace);
+  for (size_t size = 0; size + 1 < text.size(); ++size)
+    EXPECT_THROW(parse_trace(text.substr(0, size), "t"), DataError) << size;
+}
+
+TEST(SmokeTrace, ALineOfAnotherKindIsNamed) {
+  std::string text = text_of(small_trace());
+  text.replace(text.find("1 gradient"), 10, "one gradie");
+  try {
+    parse_trace(text, "t");
+    FAIL();
+  } catch (const DataError& error) {
+    EXPECT_TRUE(std::string(error.what()).starts_with("t:8: ")) << error.what();
+  }
+  EXPECT_THROW(parse_trace(text_of(small_trace()) + "x", "t"), DataError);
+  EXPECT_THROW(parse_trace("athanor-smoke-trace 1\nvalues 18446744073709551615\nend 0\n", "t"), DataError);
+}
+
+TEST(SmokeTrace, AnyDamagedByteIsReadAsAnotherTraceOrRefused) {
+  SmokeTrace trace = small_trace();
+  trace.values = {0.5, 1, 2};
+  const std::string text = text_of(trace);
+  for (size_t at = 0; at < text.size(); ++at) {
+    for (const char byte : {' ', '\n', '9', 'x', '\0', '-'}) {
+      std::string damaged = text;
+      damaged[at] = byte;
+      try {
+        const SmokeTrace read = parse_trace(damaged, "t");
+        for (const TracedModel& model : read.models) first_difference(trace.models[0], model);
+      } catch (const DataError&) {
+      }
+    }
+  }
+}
+
+TEST(SmokeTrace, APlaceIsReadFromItsText) {
+  const TracedPlace place{"dense", 3, "forward.0", "model.layers.1.mlp"};
+  EXPECT_EQ(TracedPlace::parse(place.text()), place);
+  for (const char* text :
+       {"", "dense", "dense:3:forward.0", "dense:x:forward.0:a", "dense:-1:forward.0:a", ":1:a:b", "dense:1:a:"})
+    EXPECT_THROW(TracedPlace::parse(text), ConfigError) << text;
+}
+
+TEST(SmokeDifference, EqualTracesHaveNone) {
+  const SmokeTrace trace = small_trace();
+  EXPECT_FALSE(first_difference(trace.models[0], trace.models[0]));
+  EXPECT_TRUE(differing_facts(trace, trace).empty());
+}
+
+TEST(SmokeDifference, TheFirstTensorInTheOrderOfComputationIsNamed) {
+  const SmokeTrace here = small_trace();
+  SmokeTrace there = here;
+  there.models[0].tensors[2].hash = "xx";
+  there.models[0].tensors[3].hash = "yy";
+  const auto found = first_difference(here.models[0], there.models[0]);
+  ASSERT_TRUE(found && found->has_values());
+  EXPECT_EQ(found->here->phase, "gradient");
+  EXPECT_EQ(found->num_equal, 2u);
+  EXPECT_EQ(found->differing_in_step, 2u);
+  EXPECT_EQ(found->num_in_step, 3u);
+  EXPECT_EQ(describe_difference("dense", *found, "V"),
+            "dense: first differs at step 1, gradient, w (2x3 float32): V; hashes cc here, xx there");
+}
+
+TEST(SmokeDifference, TracesOfOtherTensorsAreNotComparedByValue) {
+  const SmokeTrace here = small_trace();
+  SmokeTrace there = here;
+  there.models[0].tensors[1].shape = "1x2x4";
+  EXPECT_FALSE(first_difference(here.models[0], there.models[0])->has_values());
+  there = here;
+  there.models[0].tensors.pop_back();
+  const auto shorter = first_difference(here.models[0], there.models[0]);
+  ASSERT_TRUE(shorter && !shorter->has_values());
+  EXPECT_EQ(describe_difference("dense", *shorter, ""),
+            "dense: the trace from there ends before step 1, update, w (2x3 float32)");
+}
+
+TEST(SmokeDifference, FactsAndModelsThatDifferAreNamed) {
+  const SmokeTrace here = small_trace();
+  SmokeTrace there = here;
+  there.facts[1].second = "def";
+  there.models[0].tensors[0].shape = "2x4";
+  there.models[1].name = "other";
+  EXPECT_EQ(differing_facts(here, there),
+            (std::vector<std::string>{"commit: abc here, def there", "dense: 6 parameters here, 8 there",
+                                      "sparse: trained here only, and not compared",
+                                      "other: trained there only, and not compared"}));
+}
+
+TEST(SmokeDifference, TheLargestDifferenceIsNamedWithItsPlaceAndItsShareOfTheLargestValue) {
+  const TracedTensor tensor{1, "forward.0", "mlp", "1x2x3", "float32", ""};
+  EXPECT_EQ(
+      describe_values(tensor, {1, 2, 3, 4, 5, 8}, {1, 2.25, 3, 4, 5.5, 8}),
+      "2 of 6 values differ, the largest difference is 0.5 at [0, 1, 1] (5 here, 5.5 there), 2^-4.0 of the largest "
+      "value; one rounding of float32 is at most 2^-24 of a value");
+}
+
+TEST(SmokeDifference, ZerosOfAnotherSignAndValuesThatAreNotFiniteAreCounted) {
+  const TracedTensor tensor{1, "forward.0", "mlp", "3", "float32", ""};
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(describe_values(tensor, {0, 1, 2}, {-0.0, 1, 2}),
+            "1 of 3 values differ, the largest difference is 0 at [0] (0 here, -0 there)");
+  EXPECT_EQ(describe_values(tensor, {1, 1, 2}, {nan, 1, 2}), "1 of 3 values differ; 0 not finite here, 1 there");
+}
+
+// Returns the weights after a few steps of a small model, which are taken as run_smoke does it.
+Tensor train_small(SmokeTracer* tracer) {
+  const RunConfig config = config_with({.name = ""});
+  const Batch batch = fixed_batch(config);
+  TrainState state(config, {});
+  initialize_parameters(config.model, 1, state.model.parameters);
+  if (tracer) tracer->begin_model("small", state);
+  for (size_t step = 0; step < kFewSteps; ++step) {
+    if (!tracer) {
+      train_step(state, batch);
+      continue;
+    }
+    tracer->add_input(batch);
+    Step now(state, batch);
+    now.compute_gradients();
+    tracer->add_gradients(state);
+    now.update();
+    tracer->add_update(state, now.finish());
+  }
+  return state.model.parameters.compute().clone();
+}
+
+// What the tracer has of models that took `steps` steps.
+void expect_every_step(SmokeTracer& tracer, size_t num_models, size_t steps) {
+  const SmokeTrace trace = tracer.take(at::kCPU);
+  ASSERT_EQ(trace.models.size(), num_models);
+  std::vector<std::string> phases;
+  for (const auto& tensor : trace.models[0].tensors) {
+    if (tensor.step == 2 && (phases.empty() || phases.back() != tensor.phase)) phases.push_back(tensor.phase);
+  }
+  EXPECT_EQ(phases, (std::vector<std::string>{"input", "forward.0", "backward.0", "forward.1", "backward.1", "loss",
+                                              "gradient", "norm", "update"}));
+  EXPECT_EQ(trace.models[0].tensors.back().step, static_cast<int64_t>(steps));
+  EXPECT_EQ(parse_trace(text_of(trace), "t").models[1].tensors, trace.models[1].tensors);
+}
+
+TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
+  SmokeTracer tracer, small;
+  stop_early(tracer);
+  const auto runs = run_smoke(at::kCPU, &tracer);
+  for (const SmokeRun& run : runs) EXPECT_EQ(run.steps.size(), kFewSteps) << run.model;
+  expect_every_step(tracer, runs.size(), kFewSteps);
+  EXPECT_TRUE(at::equal(train_small(&small), train_small(nullptr)));
+}
+
+TEST(TestAllSmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
+  SmokeTracer tracer;
+  const auto runs = run_smoke(at::kCPU, &tracer), plain = run_smoke();
+  ASSERT_EQ(runs.size(), plain.size());
+  for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i].steps, plain[i].steps) << runs[i].model;
+  expect_every_step(tracer, runs.size(), 50);
+}
+
+TEST(SmokeTracer, AModelTakesNoStepAfterTheOneThatIsEnough) {
+  SmokeTracer tracer;
+  tracer.stop_when([](const TracedModel& model) { return model.name != "dense" || model.tensors.back().step == 2; });
+  const auto runs = run_smoke(at::kCPU, &tracer);
+  EXPECT_EQ(runs[0].steps.size(), 2u);
+  EXPECT_EQ(runs[1].steps.size(), 1u);
+  EXPECT_EQ(tracer.take(at::kCPU).models[1].tensors.back().step, 1);
+}
+
+TEST(SmokeTracer, ASingleTensorHasTheHashThatItHasInTheWholeTrace) {
+  const SmokeTrace whole = traced();
+  for (const char* text : {"dense:0:initial:lm_head.weight", "dense:2:forward.1:model.layers.1.mlp",
+                           "sparse:1:gradient:lm_head.weight", "dense:1:loss:sum"}) {
+    const TracedPlace place = TracedPlace::parse(text);
+    const SmokeTrace one = traced(place);
+    ASSERT_EQ(one.models.size(), 1u) << text;
+    ASSERT_EQ(one.models[0].tensors.size(), 1u) << text;
+    EXPECT_FALSE(one.values.empty()) << text;
+    const auto& tensors = whole.models[place.model == "dense" ? 0 : 1].tensors;
+    EXPECT_EQ(std::ranges::count(tensors, one.models[0].tensors[0]), 1) << text;
+  }
+}
+
+TEST(SmokeTracer, ATensorThatDoesNotExistIsAnsweredWithTheNearestName) {
+  try {
+    traced(TracedPlace::parse("dense:1:forward.0:model.layers.1.mpl"));
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find("did you mean \"forward.0:model.layers.1.mlp\""), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(traced(TracedPlace::parse("other:1:input:tokens")), ConfigError);
+  EXPECT_THROW(traced(TracedPlace::parse("dense:51:input:tokens")), ConfigError);
+}
+
+TEST(TestAllSmokeTracer, AStepAfterTheFiftiethDoesNotExist) {
+  SmokeTracer tracer(TracedPlace::parse("dense:51:input:tokens"));
+  run_smoke(at::kCPU, &tracer);
+  EXPECT_THROW(tracer.take(at::kCPU), ConfigError);
+}
+
+}  // namespace
+}  // namespace athanor::smoke_difference_test

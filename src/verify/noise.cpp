@@ -1,0 +1,128 @@
+#include "verify/noise.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "config/families.h"
+
+namespace athanor::inline verify {
+namespace {
+
+constexpr double kGain = 2, kTwoRuns = 1.4142135623730951;
+constexpr double kUnit32 = 0x1p-24, kUnit16 = 0x1p-8;
+constexpr int64_t kFewRoundings = 8;  // an activation function, a rotation
+
+// Operations by their inner lengths.
+struct Chain {
+  bool on_device = false;
+  double roundings = 0, operations = 0;
+
+  void add(int64_t length) {
+    roundings += static_cast<double>(length);
+    operations += 1;
+  }
+  /// Adds a sum over `ranks` ranks: each part is rounded before it is sent, and each sum on the way up the tree after
+  /// that; on devices each of the sums that follow one another.
+  void add_over(int64_t ranks) {
+    if (ranks == 1) return;
+    add(1);
+    for (int64_t joined = 1; joined < ranks; joined = on_device ? joined + 1 : joined * 2) add(1);
+  }
+  /// Adds results that only a device stores.
+  void add_stored_there(int64_t count) {
+    for (int64_t i = 0; on_device && i < count; ++i) add(1);
+  }
+  /// The variance of the relative error: sums in fp32, results stored with `unit`.
+  double variance(double unit) const { return (roundings * kUnit32 * kUnit32 + operations * unit * unit) / 3; }
+};
+
+// Adds the lengths of a layer's products and sums; `back` means those of their transposed forms. What one rank adds in
+// one product, tensor ranks add in two steps, and round in between: when attention and the feed-forward layer end in
+// forward, when they begin in backward, and in both for the norm of queries and keys over all heads.
+void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) {
+  const ModelConfig& m = config.model;
+  const int64_t seq_len = config.data.seq_len, tensor = config.parallelism.tensor_parallel_degree;
+  const int64_t width = m.hidden_size, heads = m.num_attention_heads * m.head_dim(),
+                projected = heads + 2 * m.kv_heads() * m.head_dim();
+  chain.add(width);                     // norm
+  chain.add(back ? projected : width);  // queries, keys, values
+  if (family_of(m).qk_norm != QkNorm::kNone) chain.add(heads);
+  if (family_of(m).qk_norm == QkNorm::kWhole) chain.add_over(tensor);
+  chain.add(kFewRoundings);                  // rotation
+  chain.add(back ? seq_len : m.head_dim());  // scores
+  chain.add(seq_len);                        // softmax
+  chain.add_stored_there(back ? 2 : 1);      // probabilities, and their gradients
+  chain.add(back ? m.head_dim() : seq_len);  // weighted values
+  chain.add(back ? width : heads);           // output projection
+  chain.add_over(tensor);
+  chain.add(1);      // residual
+  chain.add(width);  // norm
+  const bool sparse = m.is_sparse_layer(layer);
+  const int64_t inner = sparse ? m.expert_intermediate_size() + m.shared_intermediate_size() : m.intermediate_size;
+  if (sparse) {
+    chain.add(back ? m.num_experts : width);  // router
+    chain.add(m.num_experts);                 // scores
+    chain.add(m.num_experts_per_tok);         // combine
+    chain.add_stored_there(back ? 1 : 0);     // gradients of weights
+  }
+  chain.add(back ? 2 * inner : width);  // gate and up
+  chain.add(kFewRoundings);             // activation
+  chain.add(back ? width : inner);      // down
+  chain.add_over(tensor);
+  chain.add(1);  // residual
+}
+
+Chain whole_pass(const RunConfig& config, bool back, bool on_device) {
+  const ModelConfig& m = config.model;
+  Chain chain{on_device};
+  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) add_layer(config, layer, back, chain);
+  chain.add(m.hidden_size);                        // norm
+  chain.add(back ? m.vocab_size : m.hidden_size);  // logits
+  chain.add(m.vocab_size);                         // softmax
+  chain.add_over(config.parallelism.tensor_parallel_degree);
+  return chain;
+}
+
+// The variance of forward and backward: backward starts from the values that forward computed, and multiplies with
+// those that it kept.
+double pass_variance(const RunConfig& config, double unit, bool on_device) {
+  return 2 * whole_pass(config, false, on_device).variance(unit) + whole_pass(config, true, on_device).variance(unit);
+}
+
+// The angles of rotary positions are the same fp32 numbers in every layout, so their errors show only in a comparison
+// with exact angles. An angle is position · frequency, at most its position, after four roundings (exponent, power,
+// reciprocal, product). Errors of layers do not average out: all layers use the same angles, so their errors add up.
+double angle_variance(const RunConfig& config) {
+  const double angle = static_cast<double>(config.model.num_hidden_layers * config.data.seq_len) * kUnit32;
+  return angle * angle * 4 / 3;
+}
+
+}  // namespace
+
+Noise::Noise(const RunConfig& small, int data_ranks, Reference reference, bool on_device) {
+  const double unit = small.train.dtype == "bfloat16" ? kUnit16 : kUnit32;
+  const Chain forward = whole_pass(small, false, on_device);
+  Chain batch;
+  batch.add(small.train.global_batch_size * small.data.seq_len);
+  const bool exact = reference == Reference::kPortable;
+  const double factor = kDeviations * (exact ? 1 : kTwoRuns) * kGain, angles = exact ? angle_variance(small) : 0;
+  const double pass = pass_variance(small, unit, on_device);
+  loss_ = factor * std::sqrt(forward.variance(unit) + batch.variance(kUnit32) + angles);
+  gradient_ = factor * std::sqrt(pass + batch.variance(kUnit32) + 3 * angles);
+  RunConfig whole = small;
+  whole.parallelism.tensor_parallel_degree = 1;
+  layout_factor_ = pass / pass_variance(whole, unit, false);
+  if (small.train.reduce_dtype == "bfloat16") {
+    // Rounded before it is sent, after each of at most two sums over data ranks, and after the sum over replicating
+    // tensor or pipeline ranks (layout/holding.h); in only one of the two runs. On devices after each addition.
+    const auto tensor = static_cast<double>(small.parallelism.tensor_parallel_degree);
+    const bool beside = tensor * static_cast<double>(small.parallelism.pipeline_parallel_degree) > 1;
+    const double sums = on_device ? std::max(2, data_ranks - 1) : 2,
+                 over_replicas = on_device ? std::max(1.0, tensor - 1) : 1;
+    const double roundings = (data_ranks > 1 ? 1 + sums : 0) + (beside ? 1 + over_replicas : 0);
+    reduction_variance_ = kUnit16 * kUnit16 * roundings / 3;
+    gradient_ = std::hypot(gradient_, kDeviations * std::sqrt(reduction_variance_));
+  }
+}
+
+}  // namespace athanor::inline verify

@@ -1,0 +1,108 @@
+// Faults around stages: these change the inputs of a microbatch on the way to a stage, or its results on the way back.
+
+#include "kernels/cross_entropy.h"
+#include "verify/plants/rows.h"
+#include "verify/plants/stage_decorator.h"
+
+namespace athanor::inline verify::plants {
+namespace {
+
+/// Returns whether it changed them.
+using ChangeLabels = bool (*)(Labels& labels, const StageLayers& layers, const Mesh& mesh);
+using ChangeParts = bool (*)(LossParts& parts, const Mesh& mesh);
+
+class WrongLabels : public Plant {
+ public:
+  explicit WrongLabels(ChangeLabels change) : change_(change) {}
+
+  std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers& layers, const Mesh& mesh) override {
+    struct Decorator : StageDecorator {
+      Decorator(Stage& stage, std::function<Labels(const Labels&)> changed)
+          : StageDecorator(stage), changed_(std::move(changed)) {}
+      Tensor forward(int microbatch, Tensor x, const Labels* labels) override {
+        const Labels wrong = changed_(*labels);
+        return StageDecorator::forward(microbatch, std::move(x), &wrong);
+      }
+      std::function<Labels(const Labels&)> changed_;
+    };
+    return std::make_unique<Decorator>(stage, [this, layers, &mesh](const Labels& labels) {
+      Labels wrong = labels;
+      count(change_(wrong, layers, mesh));
+      return wrong;
+    });
+  }
+
+ private:
+  ChangeLabels change_;
+};
+
+class WrongParts : public Plant {
+ public:
+  explicit WrongParts(ChangeParts change) : change_(change) {}
+
+  std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers&, const Mesh& mesh) override {
+    struct Decorator : StageDecorator {
+      Decorator(Stage& stage, std::function<void(LossParts&)> change)
+          : StageDecorator(stage), change_(std::move(change)) {}
+      LossParts take_parts(int microbatch) override {
+        LossParts parts = StageDecorator::take_parts(microbatch);
+        change_(parts);
+        return parts;
+      }
+      std::function<void(LossParts&)> change_;
+    };
+    return std::make_unique<Decorator>(stage, [this, &mesh](LossParts& parts) { count(change_(parts, mesh)); });
+  }
+
+ private:
+  ChangeParts change_;
+};
+
+bool lose_balancing(Labels& labels, const StageLayers& layers, const Mesh&) {
+  if (layers.has_head) return false;
+  const bool had = labels.aux_scale != 0 || labels.z_scale != 0;
+  labels.aux_scale = labels.z_scale = 0;
+  return had;
+}
+
+bool lose_z_loss(Labels& labels, const StageLayers&, const Mesh& mesh) {
+  if (mesh.layout().tensor() == 1 || labels.z_scale == 0) return false;
+  labels.z_scale = 0;
+  return true;
+}
+
+// A row is a target minus the rank's first row. Row 0 belongs to the first rank, and stays.
+bool shift_vocabulary(Labels& labels, const StageLayers& layers, const Mesh& mesh) {
+  if (!layers.has_head || mesh.group(GroupKind::kTensor).rank() != 1) return false;
+  const Tensor& ids = labels.targets;
+  labels.targets = at::where(ids > 0, ids - 1, ids);
+  return true;
+}
+
+bool count_twice(LossParts& parts, const Mesh&) {
+  if (!parts.routers.defined()) return false;
+  parts.routers += RouterCounts(parts.routers);
+  return true;
+}
+
+bool divide_loss(LossParts& parts, const Mesh& mesh) {
+  parts.loss_sum /= mesh.layout().data();
+  if (parts.on_device.defined()) parts.on_device[0].div_(mesh.layout().data());  // there the loss is its first number
+  return mesh.layout().data() > 1;
+}
+
+}  // namespace
+
+std::vector<Row> stage_plants() {
+  const auto labels = [](ChangeLabels change) { return [change] { return std::make_unique<WrongLabels>(change); }; };
+  const auto parts = [](ChangeParts change) { return [change] { return std::make_unique<WrongParts>(change); }; };
+  return {
+      {"loss.divided_twice", parts(divide_loss)},
+      {"pipeline.aux_lost", labels(lose_balancing)},
+      {"router.count_twice", parts(count_twice)},
+      {"router.z_loss_lost_on_tensor_ranks", labels(lose_z_loss)},
+      {"tensor.vocabulary_offset", labels(shift_vocabulary)},
+  };
+}
+
+}  // namespace athanor::inline verify::plants

@@ -1,0 +1,266 @@
+#include "verify/portable/portable_model.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "base/error.h"
+#include "ops/library_functions.h"
+
+namespace athanor::inline verify::portable {
+namespace {
+
+constexpr double kLayerNormEps = 1e-5;  // as in OLMo, whose configuration has none
+
+bool is_olmo(const ModelConfig& m) { return m.family == "olmo"; }
+bool norms_heads_together(const ModelConfig& m) { return m.family == "olmoe"; }
+bool norms_each_head(const ModelConfig& m) { return m.family.starts_with("qwen3"); }
+
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+  return weight * x / at::sqrt(x.square().mean(-1, true) + eps);
+}
+
+Tensor layer_norm(const Tensor& x) {
+  const Tensor centred = x - x.mean(-1, true);
+  return centred / at::sqrt(centred.square().mean(-1, true) + kLayerNormEps);
+}
+
+Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down) {
+  const Tensor g = at::linear(x, gate);
+  return at::linear(g * at::sigmoid(g) * at::linear(x, up), down);
+}
+
+// ---- Positions
+
+// Radians from one position to the next, and the factor of cos and sin. Source: Su et al. 2021; linear: Chen et al.
+// 2023; YaRN: Peng et al. 2023, §3 (with the weights of DeepSeek's mscale); llama3: Llama 3.1.
+struct Rotation {
+  std::vector<double> frequency;
+  double scale = 1;
+};
+
+double mix(double frequency, double share_left_alone, double factor) {
+  return share_left_alone * frequency + (1 - share_left_alone) * frequency / factor;
+}
+
+double yarn_scale(const RopeScaling& r) {
+  const auto temperature = [&](double weight) { return 1 + 0.1 * weight * std::log(r.factor); };
+  if (r.attention_factor > 0) return r.attention_factor;
+  if (r.mscale > 0 && r.mscale_all_dim > 0) return temperature(r.mscale) / temperature(r.mscale_all_dim);
+  return temperature(1);
+}
+
+Rotation rotation_of(const ModelConfig& m) {
+  const RopeScaling& r = m.rope_scaling;
+  const auto dim = static_cast<double>(m.head_dim());
+  const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
+                                                                                 : m.max_position_embeddings);
+  // Returns the (fractional) pair of dims that makes this many turns over `length` tokens.
+  const auto pair_with = [&](double turns) {
+    return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(m.rope_theta);
+  };
+  Rotation rotation;
+  if (r.rope_type == "yarn") rotation.scale = yarn_scale(r);
+  for (int64_t i = 0; i < m.head_dim() / 2; ++i) {
+    const double f = std::pow(m.rope_theta, -2 * static_cast<double>(i) / dim);
+    double alone = 1;
+    if (r.rope_type == "linear") alone = 0;
+    if (r.rope_type == "llama3") {
+      const double wavelength = 2 * std::numbers::pi / f;
+      alone = (length / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+    }
+    if (r.rope_type == "yarn") {
+      double first = pair_with(r.beta_fast), last = pair_with(r.beta_slow);
+      if (r.truncate) first = std::floor(first), last = std::ceil(last);
+      first = std::max(first, 0.0), last = std::min(last, dim - 1);
+      if (first == last) last += 0.001;
+      alone = 1 - (static_cast<double>(i) - first) / (last - first);
+    }
+    rotation.frequency.push_back(mix(f, std::clamp(alone, 0.0, 1.0), r.factor));
+  }
+  return rotation;
+}
+
+// x [B, T, heads, head_dim]; position_BT fp64. Pair i is dims i and i + head_dim / 2.
+Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotation) {
+  const Tensor frequency = at::tensor(rotation.frequency, at::kDouble);
+  const Tensor angle = position_BT.view({x.size(0), x.size(1), 1, 1}) * frequency;
+  ops::start_library_functions();
+  const Tensor cos = angle.cos() * rotation.scale, sin = angle.sin() * rotation.scale;
+  const int64_t half = x.size(3) / 2;
+  const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
+  return at::cat({a * cos - b * sin, b * cos + a * sin}, 3);
+}
+
+// ---- Attention masks
+
+struct Sight {
+  Tensor position_BT;  ///< position of each token in its document
+  Tensor hidden_BTT;   ///< true if a token does not attend to another
+};
+
+Sight sight_of(const Tensor& tokens_BT, bool by_document, int64_t end_of_document) {
+  const int64_t batch = tokens_BT.size(0), length = tokens_BT.size(1);
+  Tensor document = at::zeros({batch, length}, at::kLong), position = at::zeros({batch, length}, at::kDouble);
+  const auto token = tokens_BT.accessor<int64_t, 2>();
+  auto number = document.accessor<int64_t, 2>();
+  auto place = position.accessor<double, 2>();
+  for (int64_t b = 0; b < batch; ++b) {
+    for (int64_t t = 1; t < length; ++t) {
+      const bool begins = by_document && token[b][t - 1] == end_of_document;
+      number[b][t] = number[b][t - 1] + begins;
+      place[b][t] = begins ? 0 : place[b][t - 1] + 1;
+    }
+  }
+  const Tensor later = at::ones({length, length}, at::kBool).triu(1);
+  return {position, later.unsqueeze(0).logical_or(document.unsqueeze(2) != document.unsqueeze(1))};
+}
+
+// ---- Drawn labels
+
+// Vigna's and Steele's SplitMix64: the output for the counter's number, as kernels/label_draw.h defines it.
+double uniform_of(uint64_t key, uint64_t counter) {
+  uint64_t z = key + (counter + 1) * 0x9E3779B97F4A7C15u;
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9u;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBu;
+  z ^= z >> 31;
+  return (static_cast<double>(z >> 32) + 0.5) * 0x1p-32;
+}
+
+// Logarithms of probabilities are logits minus a number that all ids of a token share.
+void draw_labels(const Tensor& log_probs_BTV, int64_t first_row, int64_t length, const LabelsDrawn& labels) {
+  const int64_t vocab = log_probs_BTV.size(2);
+  const auto logits = log_probs_BTV.accessor<double, 3>();
+  auto drawn = labels.own_BT.accessor<int64_t, 2>();
+  for (int64_t b = 0; b < log_probs_BTV.size(0); ++b) {
+    for (int64_t t = 0; t < log_probs_BTV.size(1); ++t) {
+      const auto row = static_cast<uint64_t>(first_row + b * length + t);
+      double largest = -std::numeric_limits<double>::infinity();
+      for (int64_t v = 0; v < vocab; ++v) {
+        const double uniform = uniform_of(labels.key, row * static_cast<uint64_t>(vocab) + static_cast<uint64_t>(v)),
+                     value = logits[b][t][v] - std::log(-std::log1p(-uniform));
+        if (value > largest) largest = value, drawn[b][t] = v;
+      }
+    }
+  }
+}
+
+// ---- The decoder
+
+class Decoder {
+ public:
+  Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
+      : config_(config), m_(config.model), parameters_(parameters), memory_(memory), rotation_(rotation_of(m_)) {}
+
+  Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
+             const LabelsDrawn* labels) {
+    const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == "document", end_of_document);
+    Losses losses;
+    Tensor x = at::embedding(weight("model.embed_tokens.weight"), tokens_BT);
+    for (int64_t layer = 0; layer < m_.num_hidden_layers; ++layer) {
+      prefix_ = "model.layers." + std::to_string(layer) + ".";
+      x = x + attention(norm(x, prefix_ + "input_layernorm.weight"), sight);
+      const Tensor normed = norm(x, prefix_ + "post_attention_layernorm.weight");
+      if (m_.is_sparse_layer(layer)) {
+        x = x + sparse(normed, {layer, step, tokens_BT.size(0), first_sequence}, losses.routers);
+      } else {
+        x = x + swiglu(normed, weight(prefix_ + "mlp.gate_proj.weight"), weight(prefix_ + "mlp.up_proj.weight"),
+                       weight(prefix_ + "mlp.down_proj.weight"));
+      }
+    }
+    add_losses(norm(x, "model.norm.weight"), tokens_BT, first_sequence, labels, losses);
+    return losses;
+  }
+
+ private:
+  const Tensor& weight(const std::string& name) const {
+    const auto found = parameters_.find(name);
+    ATHANOR_ASSERT(found != parameters_.end());
+    return found->second;
+  }
+
+  Tensor norm(const Tensor& x, const std::string& name) const {
+    return is_olmo(m_) ? layer_norm(x) : rms_norm(x, weight(name), m_.rms_norm_eps);
+  }
+
+  // Returns queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, rotated.
+  Tensor project(const Tensor& x, const std::string& which, int64_t heads, const Sight& sight) const {
+    const std::string attention = prefix_ + "self_attn.";
+    Tensor y = at::linear(x, weight(attention + which + "_proj.weight"));
+    if (norms_heads_together(m_)) y = rms_norm(y, weight(attention + which + "_norm.weight"), m_.rms_norm_eps);
+    if (m_.clip_qkv > 0) y = y.clamp(-m_.clip_qkv, m_.clip_qkv);
+    y = y.view({x.size(0), x.size(1), heads, m_.head_dim()});
+    if (norms_each_head(m_)) y = rms_norm(y, weight(attention + which + "_norm.weight"), m_.rms_norm_eps);
+    return rotate(y, sight.position_BT, rotation_);
+  }
+
+  Tensor attention(const Tensor& x, const Sight& sight) const {
+    const int64_t batch = x.size(0), length = x.size(1), heads = m_.num_attention_heads, kv_heads = m_.kv_heads();
+    const auto by_head = [&](const Tensor& y) {  // [B, heads, T, head_dim], key heads repeated for their queries
+      return y.repeat_interleave(heads / y.size(2), 2).transpose(1, 2);
+    };
+    Tensor v = at::linear(x, weight(prefix_ + "self_attn.v_proj.weight"));
+    if (m_.clip_qkv > 0) v = v.clamp(-m_.clip_qkv, m_.clip_qkv);
+    v = by_head(v.view({batch, length, kv_heads, m_.head_dim()}));
+    const Tensor q = by_head(project(x, "q", heads, sight)), k = by_head(project(x, "k", kv_heads, sight));
+    const Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(m_.head_dim()));
+    const Tensor seen = scores.masked_fill(sight.hidden_BTT.unsqueeze(1), -std::numeric_limits<double>::infinity());
+    const Tensor attended = at::matmul(at::softmax(seen, -1), v).transpose(1, 2).reshape({batch, length, -1});
+    return at::linear(attended, weight(prefix_ + "self_attn.o_proj.weight"));
+  }
+
+  Tensor sparse(const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {
+    const std::string mlp = prefix_ + "mlp.";
+    const auto row = static_cast<int64_t>(routers.size());
+    const Tensor bias = memory_.bias.defined() ? memory_.bias[row] : Tensor();
+    const Tensor x_TD = x.reshape({-1, m_.hidden_size});
+    routers.push_back(route(config_, at::linear(x_TD, weight(mlp + "gate.weight")), bias, tokens));
+    const Tensor &gate = weight(mlp + "experts.gate_proj.weight"), &up = weight(mlp + "experts.up_proj.weight"),
+                 &down = weight(mlp + "experts.down_proj.weight");
+    Tensor y_TD = at::zeros_like(x_TD);
+    for (int64_t e = 0; e < m_.num_experts; ++e)
+      y_TD = y_TD + routers.back().weights_TE.narrow(1, e, 1) * swiglu(x_TD, gate[e], up[e], down[e]);
+    if (m_.num_shared_experts > 0) {
+      const std::string shared = mlp + "shared_experts.";
+      y_TD = y_TD + swiglu(x_TD, weight(shared + "gate_proj.weight"), weight(shared + "up_proj.weight"),
+                           weight(shared + "down_proj.weight"));
+    }
+    return y_TD.view(x.sizes());
+  }
+
+  void add_losses(const Tensor& x, const Tensor& tokens_BT, int64_t first_sequence, const LabelsDrawn* labels,
+                  Losses& losses) const {
+    const int64_t targets = tokens_BT.size(1) - 1;
+    const Tensor& output = weight(m_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
+    const Tensor log_probs = at::log_softmax(at::linear(x.narrow(1, 0, targets), output), -1);
+    Tensor labels_BT = tokens_BT.narrow(1, 1, targets);
+    if (labels) {
+      draw_labels(log_probs.detach(), first_sequence * tokens_BT.size(1), tokens_BT.size(1), *labels);
+      labels_BT = labels->given_BT.narrow(1, 0, targets);
+    }
+    losses.loss_sum = -log_probs.gather(2, labels_BT.unsqueeze(2)).sum();
+    losses.num_targets = tokens_BT.size(0) * targets;
+    if (losses.routers.empty()) return;
+    losses.aux_sum = balancing_loss(config_, losses.routers, memory_.previous_share);
+    losses.z_sum = at::zeros({}, at::kDouble);
+    for (const Routed& router : losses.routers) losses.z_sum = losses.z_sum + router.z_sum;
+  }
+
+  const RunConfig& config_;
+  const ModelConfig& m_;
+  const Parameters& parameters_;
+  const RouterMemory& memory_;
+  Rotation rotation_;
+  std::string prefix_;  // prefix of the layer that runs
+};
+
+}  // namespace
+
+Losses run_decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory,
+                   const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
+                   const LabelsDrawn* labels) {
+  return Decoder(config, parameters, memory).run(tokens_BT, end_of_document, first_sequence, step, labels);
+}
+
+}  // namespace athanor::inline verify::portable

@@ -1,0 +1,208 @@
+#include "verify/small_model.h"
+
+#include <cmath>
+#include <numeric>
+
+#include "base/error.h"
+#include "base/random.h"
+#include "base/text.h"
+#include "checkpoint/hf_import.h"
+#include "checkpoint/hf_layout.h"
+#include "config/checks.h"
+#include "config/families.h"
+#include "config/training_stages.h"
+#include "layout/layout_faults.h"
+#include "verify/bf16_run.h"
+#include "verify/second_backwards.h"
+#include "verify/small_buckets.h"
+#include "verify/small_layers.h"
+
+namespace athanor::inline verify {
+namespace {
+
+constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kSmallVocab = 96, kSmallSeqLen = 16, kManyExperts = 128;
+constexpr int64_t kMicrobatches = 2, kHessianInterval = 2;
+constexpr double kBucketMb = 0.05;  // 13,000 gradients: a small model has several buckets
+
+// Keeps the number of query heads that a key head serves, if enough heads are left, and which ranks of a tensor group
+// share a key head.
+void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
+  const int64_t given_kv = model.kv_heads(), shared = model.num_attention_heads / given_kv;
+  int64_t heads = std::min(model.num_attention_heads, std::lcm(kHeads, tensor_degree)), kv = heads;
+  if (given_kv < tensor_degree) {
+    kv = given_kv;
+  } else if (shared > 1) {
+    kv = heads / shared;
+    if (heads % shared != 0 || kv % tensor_degree != 0) {
+      heads = std::min(model.num_attention_heads, std::max(heads, 2 * tensor_degree));
+      kv = std::gcd(heads, tensor_degree);
+    }
+  }
+  const bool given_head_dim = model.attention_head_dim > 0;
+  model.num_attention_heads = heads;
+  model.num_key_value_heads = kv;
+  if (given_head_dim) model.attention_head_dim = kHeadDim;
+  model.hidden_size = std::min(model.hidden_size, heads * kHeadDim);
+}
+
+void shrink_experts(ModelConfig& model, int64_t expert_degree) {
+  if (model.num_experts <= kManyExperts) return;
+  const int64_t needed = std::max(2 * model.num_experts_per_tok, kManyExperts / 2);
+  model.num_experts = std::lcm(expert_degree, std::gcd(model.num_experts, int64_t{2}));
+  const int64_t unit = model.num_experts;
+  while (model.num_experts < needed) model.num_experts += unit;
+}
+
+// The tensor degree divides the small vocabulary if it divides the whole one.
+int64_t shrink_vocabulary(int64_t size, int64_t tensor_degree) {
+  const int64_t even = std::lcm(kSmallVocab, tensor_degree);
+  return std::min(size, size % tensor_degree == 0 ? even : even + 1);
+}
+
+ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_depth) {
+  const int64_t width = model.hidden_size;
+  if (!keep_depth) shrink_layers(model, p);
+  shrink_attention(model, p.tensor_parallel_degree);
+  shrink_experts(model, p.expert_parallel_degree);
+  const int64_t cut = std::lcm(int64_t{8}, p.tensor_parallel_degree);
+  model.intermediate_size = std::min(model.intermediate_size, kIntermediate / 8 * cut);
+  if (model.moe_intermediate_size > 0) {
+    model.moe_intermediate_size = std::min(model.moe_intermediate_size, kIntermediate / 8 * cut);
+  }
+  model.vocab_size = shrink_vocabulary(model.vocab_size, p.tensor_parallel_degree);
+  // So a product of `width` terms keeps its size.
+  model.initializer_range *= std::sqrt(static_cast<double>(width) / static_cast<double>(model.hidden_size));
+  return model;
+}
+
+// Keeps the ratio of base_width and hidden_size, whose effect on the initial weights initializer_range has already.
+int64_t narrowed(int64_t base_width, const ModelConfig& whole, const ModelConfig& small) {
+  if (base_width == 0) return 0;
+  return std::max<int64_t>(1, base_width * small.hidden_size / whole.hidden_size);
+}
+
+// Two, or as many as a schedule needs so that a rank alternates forward and backward; no more than were asked for.
+int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
+  const int64_t ranks = p.pipeline_parallel_degree;
+  if (ranks == 1) return kMicrobatches;
+  const int64_t enough = p.pipeline_schedule == "interleaved_1f1b" ? 2 * ranks : ranks + 1;
+  return std::max(kMicrobatches, std::min(enough, given));
+}
+
+// Balance groups keep their extent: within a microbatch, or over as many ranks as before.
+void shrink_batch(RunConfig& config, const Layout& layout) {
+  TrainConfig& train = config.train;
+  int64_t& group = config.moe.balance_group;
+  const bool balanced = config.moe.balance != "none";
+  if (balanced && group > train.micro_batch_size) {
+    group /= train.micro_batch_size;
+    train.micro_batch_size = 1;
+  } else {
+    const int64_t groups = balanced ? train.micro_batch_size / std::max<int64_t>(1, group) : train.micro_batch_size;
+    if (balanced) group = std::min<int64_t>(group, 2);
+    train.micro_batch_size = balanced ? group * std::min<int64_t>(groups, 2) : std::min<int64_t>(groups, 2);
+  }
+  train.global_batch_size =
+      layout.data() * train.micro_batch_size * count_microbatches(config.parallelism, layout.microbatches());
+}
+
+// The shortest length that moe.balance and sequence_parallel allow.
+void choose_seq_len(RunConfig& config) {
+  const ParallelismConfig& p = config.parallelism;
+  const int64_t unit = p.sequence_parallel ? p.tensor_parallel_degree : 1, most = config.model.max_position_embeddings,
+                longest = config.data.seq_len > 0 ? std::min(config.data.seq_len, most) : most;
+  for (config.data.seq_len = std::min(kSmallSeqLen, longest); config.data.seq_len < longest; ++config.data.seq_len) {
+    if (config.data.seq_len % unit == 0 && find_balance_contradictions(config).empty()) return;
+  }
+}
+
+void leave_only_steps(RunConfig& config, int64_t steps) {
+  config.train.stages.clear();
+  config.train.batch_ramp.clear();
+  config.train.steps = steps;
+  config.train.validation_interval = 0;
+  config.optimizer.schedule = "constant";
+  config.optimizer.min_lr = config.optimizer.lr;
+  config.optimizer.warmup_steps = config.optimizer.schedule_steps = 0;
+  config.optimizer.schedule_tokens = config.optimizer.warmup_tokens = config.optimizer.decay_tokens = 0;
+  // Three steps have two second backwards, and one step without.
+  if (has_second_backward(config, 1))
+    config.optimizer.hessian_interval = std::min(config.optimizer.hessian_interval, kHessianInterval);
+  config.checkpoint = {};
+  config.checkpoint.interval = config.checkpoint.model_interval = 0;
+  config.metrics = {};
+  config.metrics.tensorboard = false;
+  config.data.sources.clear();
+  config.data.path = "made from counters";
+}
+
+}  // namespace
+
+RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOptions& options) {
+  RunConfig small = training_stages(config).front().config;
+  if (!small.model.from.empty())
+    small.model = has_weights(small.model.from)
+                      ? HfFolder::open(small.model.from).model()
+                      : read_hf_config(std::filesystem::path(small.model.from) / kHfConfigName).model;
+  const Layout layout(small, world_size);
+  leave_only_steps(small, options.steps);
+  small.train.dtype = options.dtype;
+  if (is_measured(small)) prepare_measured_run(small);
+  if (!options.keep_size) {
+    const RunConfig whole = small;
+    small.model = shrink_model(small.model, small.parallelism, options.keep_depth);
+    small.optimizer.base_width = narrowed(small.optimizer.base_width, whole.model, small.model);
+    shrink_batch(small, layout);
+    choose_seq_len(small);
+    small.parallelism.bucket_mb = options.keep_depth ? bucket_mb_for_as_many(small, whole, layout)
+                                                     : std::min(whole.parallelism.bucket_mb, kBucketMb);
+  } else if (small.data.seq_len == 0) {
+    choose_seq_len(small);
+  }
+  const bool pooled_apart =
+      small.moe.aux_scope == "transformers" && small.model.is_moe() && count_balance_ranks(small) > 1;
+  ATHANOR_CHECK(
+      !pooled_apart,
+      "moe.aux_scope \"transformers\" pools over the microbatch of a rank, and moe.balance_group spans {} of "
+      "them: one rank, which has a whole group in a microbatch, computes another loss; set it to \"sequence\"",
+      count_balance_ranks(small));
+  const auto problems = find_contradictions(small);
+  ATHANOR_CHECK(problems.empty(), "the small model of this configuration cannot be built ({}); try --keep-size",
+                join(problems, "; "));
+  return small;
+}
+
+RunConfig make_reference_run(const RunConfig& small) {
+  RunConfig one = small;
+  one.train.device = "cpu";
+  one.train.cuda_graphs = false;
+  ParallelismConfig& p = one.parallelism;
+  p.data_parallel_replicate_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 1;
+  p.tensor_parallel_degree = p.pipeline_parallel_degree = p.virtual_stages = 1;
+  p.pipeline_split.clear();
+  p.sequence_parallel = false;
+  p.mapping = ParallelismConfig{}.mapping;
+  one.topology = {};
+  p.pipeline_schedule = ParallelismConfig{}.pipeline_schedule;
+  if (one.moe.balance != "none")
+    one.train.micro_batch_size = std::max(one.train.micro_batch_size, one.moe.balance_group);
+  return one;
+}
+
+Batch make_verify_batch(const RunConfig& small, int64_t step, uint64_t draw) {
+  const CounterRandom random(draw, "verify");
+  Batch batch;
+  batch.num_sequences = small.train.global_batch_size;
+  batch.seq_len = small.data.seq_len;
+  batch.tokens.resize(static_cast<size_t>(batch.num_sequences * batch.seq_len));
+  const double vocab = static_cast<double>(small.model.vocab_size);
+  for (size_t i = 0; i < batch.tokens.size(); ++i) {
+    // The square concentrates on low ids: some tokens occur in every rank's sequences, some in one rank's, some in
+    // none.
+    const double x = random.uniform(static_cast<uint64_t>(step) * batch.tokens.size() + i);
+    batch.tokens[i] = static_cast<int32_t>(x * x * vocab);
+  }
+  return batch;
+}
+
+}  // namespace athanor::inline verify

@@ -1,0 +1,109 @@
+#include "watch/block_hashes.h"
+
+#include <algorithm>
+#include <string_view>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "ops/transfer.h"
+
+namespace athanor::inline watch {
+namespace {
+
+constexpr int64_t kHostBlock = int64_t{1} << 16, kDeviceBlock = int64_t{1} << 22;  // elements
+
+Tensor as_integers(const Tensor& values) {
+  switch (values.element_size()) {
+    case 2: return values.view(at::kShort);
+    case 4: return values.view(at::kInt);
+    default: ATHANOR_ASSERT(values.element_size() == 8); return values.view(at::kLong);
+  }
+}
+
+Tensor hash_on_device(const Tensor& values, const Tensor& factors) {
+  ATHANOR_ASSERT(factors.defined());
+  const int64_t size = values.numel(), blocks = (size + kDeviceBlock - 1) / kDeviceBlock;
+  const Tensor integers = as_integers(values);
+  const Tensor hashes = at::empty({blocks}, values.options().dtype(at::kLong));
+  for (int64_t block = 0; block < blocks; ++block) {
+    const int64_t begin = block * kDeviceBlock, count = std::min(kDeviceBlock, size - begin);
+    const Tensor products = integers.narrow(0, begin, count).to(at::kLong).mul_(factors.narrow(0, 0, count));
+    hashes.select(0, block).copy_(products.sum());
+  }
+  return hashes;
+}
+
+Tensor hash_on_host(const Tensor& values) {
+  const int64_t size = values.numel(), blocks = (size + kHostBlock - 1) / kHostBlock;
+  const Tensor hashes = at::empty({blocks}, at::kLong);
+  const auto* bytes = static_cast<const char*>(values.const_data_ptr());
+  auto* out = hashes.data_ptr<int64_t>();
+  const int64_t width = values.element_size();
+  at::parallel_for(0, blocks, 1, [&](int64_t first, int64_t last) {
+    for (int64_t block = first; block < last; ++block) {
+      const int64_t begin = block * kHostBlock, count = std::min(kHostBlock, size - begin);
+      out[block] = static_cast<int64_t>(hash_u64(
+          std::string_view(bytes + begin * width, static_cast<size_t>(count * width)), static_cast<uint64_t>(block)));
+    }
+  });
+  return hashes;
+}
+
+}  // namespace
+
+// A flipped bit b changes the sum of a block by ±2^b times an odd number, which is not 0 modulo 2^64. A function of the
+// index alone, so that all ranks have the same (splitmix64); a right shift of int64 copies the sign, which the mask
+// takes away.
+Tensor hash_factors(at::Device device) {
+  if (device.is_cpu()) return {};
+  const at::NoGradGuard no_grad;
+  const auto mix = [](const Tensor& x, int64_t shift, uint64_t factor) {
+    const int64_t mask = (int64_t{1} << (64 - shift)) - 1;
+    return x.bitwise_xor(x.bitwise_right_shift(shift).bitwise_and(mask)).mul(static_cast<int64_t>(factor));
+  };
+  const Tensor index = at::arange(1, kDeviceBlock + 1, at::TensorOptions(at::kLong).device(device));
+  Tensor x = index.mul(static_cast<int64_t>(0x9E3779B97F4A7C15u));
+  x = mix(x, 30, 0xBF58476D1CE4E5B9u);
+  x = mix(x, 27, 0x94D049BB133111EBu);
+  return mix(x, 31, 1).bitwise_or(1);
+}
+
+BlockHashes::BlockHashes(const Tensor& values, const Tensor& factors)
+    : size_(values.numel()), block_(values.is_cpu() ? kHostBlock : kDeviceBlock),
+      hashes_(values.is_cpu() ? hash_on_host(values) : hash_on_device(values, factors)) {}
+
+void BlockHashes::fetch(std::span<BlockHashes* const> all) {
+  std::vector<Tensor> on_device;
+  for (const BlockHashes* each : all)
+    if (!each->hashes_.is_cpu()) on_device.push_back(each->hashes_);
+  if (on_device.empty()) return;
+  const Tensor here = ops::fetch(at::cat(on_device)).clone();
+  int64_t begin = 0;
+  for (BlockHashes* each : all) {
+    if (each->hashes_.is_cpu()) continue;
+    const int64_t blocks = each->hashes_.numel();
+    each->hashes_ = here.narrow(0, begin, blocks);
+    begin += blocks;
+  }
+}
+
+std::span<const int64_t> BlockHashes::on_host() const {
+  ATHANOR_ASSERT(hashes_.is_cpu());
+  return {hashes_.const_data_ptr<int64_t>(), static_cast<size_t>(hashes_.numel())};
+}
+
+std::optional<FlatRange> BlockHashes::first_difference(const BlockHashes& now) const {
+  ATHANOR_ASSERT(size_ == now.size_ && block_ == now.block_);
+  const auto before = on_host(), after = now.on_host();
+  const auto at = std::ranges::mismatch(before, after).in1 - before.begin();
+  if (at == std::ssize(before)) return std::nullopt;
+  return FlatRange{at * block_, std::min(size_, (at + 1) * block_)};
+}
+
+int64_t BlockHashes::combined() const {
+  const auto all = on_host();
+  return static_cast<int64_t>(
+      hash_u64(std::string_view(reinterpret_cast<const char*>(all.data()), all.size() * sizeof(int64_t))));
+}
+
+}  // namespace athanor::inline watch

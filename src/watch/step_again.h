@@ -1,0 +1,46 @@
+#pragma once
+// Computes the gradients of a step again with the work of each rank done by another, to learn whether a value that is
+// not finite follows the work or stays with the rank. The bits of a microbatch do not depend on who computes it.
+//
+// If other ranks have the same weights, they only get the sequences. Otherwise each rank gets the weights and the
+// sequences of the rank that it stands in for, in a second model with further groups, which needs memory for these
+// weights and their gradients while the first model keeps its own.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "parallel/rank_nodes.h"
+#include "train/train_state.h"
+#include "watch/finite_watch.h"
+#include "watch/stand_ins.h"
+
+namespace athanor::inline watch {
+
+/// A step that was not applied.
+struct RefusedStep {
+  const Batch& batch;
+  int64_t step = 0;                    ///< its number
+  std::shared_ptr<FiniteWatch> watch;  ///< one of the state's observers, which saw it; null: none has
+};
+
+/// What came of it.
+struct ComputedAgain {
+  std::optional<NotFiniteOrigin> origin;  ///< as find_origin, `rank` and `host` being those that computed
+  bool on_stand_in = false;               ///< the value came up where the work had gone
+  bool on_node = false;                   ///< the value came up on the node where it came up before
+  std::string impossible;                 ///< why nothing was computed; "" if it was
+};
+
+/// Collective over the mesh, with the same arguments but the batch. Leaves the gradients zero and the weights as they
+/// are. On a device the parts of layers are watched, too, since the cost of a step that is computed again does not
+/// matter. @param rank  where the value came up before.
+ComputedAgain compute_again(TrainState& state, const RefusedStep& refused, const StandIns& stand_ins, int rank,
+                            const RankNodes& nodes);
+
+/// Computes the gradients of a step again as they were, each rank with its own work, and not as a graph. Returns as
+/// find_origin. Collective, and leaves what it leaves, as compute_again.
+std::optional<NotFiniteOrigin> compute_again_here(TrainState& state, const RefusedStep& refused);
+
+}  // namespace athanor::inline watch
