@@ -24,18 +24,9 @@ def test_this_repository_passes():
 
 
 @pytest.mark.parametrize("word, text", [
-    ("beside", "The table lies beside the file."),
-    ("alike", "Both are treated alike."),
-    ("of its own", "It is a room of its own."),
     ("so many", "A job on so many ranks."),
-    ("Nobody", "Nobody waits."),
     ("held against", "The result is held against the reference."),
     ("hold it against", "We hold it against the reference."),
-    ("is over", "The step is over."),
-    ("says", "The page says why."),
-    ("goes on", "The run goes on."),
-    ("told apart", "The two are told apart."),
-    ("but for", "All but for one."),
 ])
 def test_a_struck_word_is_found_in_a_page_a_comment_a_string_and_a_docstring(tmp_path, word, text):
     code, lines = check(tmp_path, {
@@ -55,13 +46,13 @@ def test_a_struck_word_is_found_in_a_page_a_comment_a_string_and_a_docstring(tmp
 
 def test_words_are_found_across_the_ends_of_lines_and_of_strings(tmp_path):
     code, lines = check(tmp_path, {
-        "README.md": "The run goes\non.\n",
-        "src/a.cpp": '// Fields of\n// its own.\nfail("the run goes "\n     "on here");\n',
-        "scripts/a": "#!/bin/bash\n# The run goes\n# on.\n",
+        "README.md": "A job on so\nmany ranks.\n",
+        "src/a.cpp": '// It holds this\n// against the reference.\nfail("there are so "\n     "many ranks");\n',
+        "scripts/a": "#!/bin/bash\n# It has so\n# many ranks.\n",
     })
     assert code == 1
-    assert [line.split(": write")[0] for line in lines] == ['README.md:1: "goes on"', 'scripts/a:2: "goes on"',
-                                                           'src/a.cpp:1: "of its own"', 'src/a.cpp:3: "goes on"']
+    assert [line.split(": write")[0] for line in lines] == ['README.md:1: "so many"', 'scripts/a:2: "so many"',
+                                                           'src/a.cpp:1: "holds this against"', 'src/a.cpp:3: "so many"']
 
 
 def test_a_comment_that_begins_with_of_is_found_and_a_page_may_begin_with_it(tmp_path):
@@ -74,13 +65,19 @@ def test_a_comment_that_begins_with_of_is_found_and_a_page_may_begin_with_it(tmp
     assert [line.split(": write")[0] for line in lines] == ['src/a.cpp:1: "Of"', 'src/a.cpp:2: "of"', 'tests/a.py:1: "of"']
 
 
-def test_code_and_what_means_something_else_pass(tmp_path):
+def test_ordinary_english_passes(tmp_path):
     code, lines = check(tmp_path, {
-        "README.md": "Run `beside` now.\n\n```\nit says so\n```\n\nOne of its own checkpoints, and those of its own rows.\n",
-        "src/a.cpp": '#include "room/beside.h"\nint beside = says(nobody);\n// `beside` is a name, and is_over too.\n'
-                     "// It is over ten bytes long.\nconst int n = 1'000'000;  // bytes\n",
-        "src/a_test.cpp": "TEST(Room, NobodySays) {}\n",
-        "tests/a.py": 'text = "nobody says"\n',
-        "scripts/tool": "#!/bin/bash\nbeside=${x#nobody}\n",
+        "README.md": "The page says why, beside the table. Nobody waits; the run goes on. All but for one are alike. It is a room of its own, "
+                     "and there are so many that the step is over before the two are told apart.\n",
+    })
+    assert (code, lines) == (0, [])
+
+
+def test_code_passes(tmp_path):
+    code, lines = check(tmp_path, {
+        "README.md": "Run `so many` now.\n\n```\nit has so many\n```\n",
+        "src/a.cpp": "int so_many = 1;\nconst int n = 1'000'000;  // bytes\n",
+        "src/a_test.cpp": "TEST(Room, SoMany) {}\n",
+        "scripts/tool": "#!/bin/bash\nso_many=${x#so}\n",
     })
     assert (code, lines) == (0, [])
