@@ -47,7 +47,7 @@ struct BenchMoeArguments : BenchArguments {
 };
 
 struct BenchOptimizerArguments : BenchArguments {
-  std::string name = "adamw";  ///< one of kOptimizerNames
+  std::string name = "adamw";  ///< one of optimizer_names()
   int64_t parameters = int64_t{1} << 26;
   std::string dtype;            ///< empty: both types
   std::string device = "auto";  ///< as train.device

@@ -26,6 +26,7 @@
 #include "bench/timer.h"
 #include "bench/verify.h"
 #include "checkpoint/model_identity.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "layout/fitted_batch.h"
 #include "memory/preflight.h"
@@ -299,7 +300,7 @@ void measure_checkpoint(comm::World& world, RunConfig config, const BenchCheckpo
   Mesh mesh(Layout(config, world.size()), world);
   const at::Device device = agree_on_devices(config, world);
   if (!device.is_cpu() && world.size() > 1) mesh.use(device, config.parallelism.device_sums);
-  if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";
+  if (!device.is_cpu()) choose_type_of_devices(config.train);
   check_memory(config, world, mesh.layout(), device);
   const fs::path parent = parent_folder(given, config);
   const SignalGuard signals("removing the files of the benchmark");

@@ -6,7 +6,7 @@
 
 #include "bench/place.h"
 #include "bench/verify.h"
-#include "ops/type_name.h"
+#include "ops/number_type.h"
 
 namespace athanor::bench {
 namespace {

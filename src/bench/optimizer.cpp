@@ -14,8 +14,8 @@
 #include "bench/verify.h"
 #include "ops/adamw.h"
 #include "ops/device_choice.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
-#include "ops/type_name.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 

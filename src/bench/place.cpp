@@ -7,8 +7,8 @@
 #include "base/process.h"
 #include "metrics/gemm_peak.h"
 #include "ops/device_choice.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
-#include "ops/type_name.h"
 
 namespace athanor::bench {
 

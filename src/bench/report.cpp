@@ -7,7 +7,7 @@
 
 #include "base/files.h"
 #include "ops/matmul_paths.h"
-#include "ops/type_name.h"
+#include "ops/number_type.h"
 
 namespace athanor::bench {
 namespace {

@@ -18,12 +18,14 @@
 #include "bench/recompute_cost.h"
 #include "bench/report.h"
 #include "bench/step_parts.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "memory/preflight.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "ops/launches.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
 #include "run/start.h"
 #include "train/train_step.h"
@@ -188,7 +190,7 @@ void measure(const RunConfig& config, const BenchStepArguments& given, at::Devic
   std::vector<Subject> subjects = {step_subject(state, batch)};
   for (const StepPart& part : parts) subjects.push_back(part.subject);
   const size_t yardsticks = subjects.size();
-  const auto dtype = config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  const auto dtype = ops::scalar_type(precision_of(config).compute);
   if (device.is_cpu())
     for (auto& yardstick : gemm_yardsticks(dtype)) subjects.push_back(std::move(yardstick));
   const size_t of_memory = subjects.size();
@@ -223,7 +225,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   require_layout_fits(config, 1);
   const OneRank alone(config);
   const at::Device device = ops::choose_device(config.train.device);
-  if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";
+  if (!device.is_cpu()) choose_type_of_devices(config.train);
   check_memory(config, *alone.world, alone.mesh.layout(), device);
   announce_armed_faults();
   ops::install_caching_cpu_allocator();

@@ -9,6 +9,7 @@
 #include "bench/moe_block.h"
 #include "bench/place.h"
 #include "config/families.h"
+#include "config/precision.h"
 #include "ops/adamw.h"
 #include "ops/attention.h"
 #include "ops/embedding.h"
@@ -16,6 +17,7 @@
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
 #include "ops/norm_rope.h"
+#include "ops/number_type.h"
 #include "ops/swiglu.h"
 #include "optim/gradient_norm.h"
 
@@ -35,9 +37,9 @@ struct Shapes {
   Shapes(const RunConfig& c, at::Device where)
       : B(c.train.micro_batch_size), T(c.data.seq_len), N(B * T), D(c.model.hidden_size),
         heads(c.model.num_attention_heads), kv_heads(c.model.kv_heads()), C(c.model.head_dim()),
-        F(c.model.intermediate_size), V(c.model.vocab_size),
-        dtype(c.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat), size(dtype == at::kFloat ? 4 : 2),
-        calls(double(c.train.global_batch_size) / double(c.train.micro_batch_size)), config(&c), device(where) {}
+        F(c.model.intermediate_size), V(c.model.vocab_size), dtype(ops::scalar_type(precision_of(c).compute)),
+        size(dtype == at::kFloat ? 4 : 2), calls(double(c.train.global_batch_size) / double(c.train.micro_batch_size)),
+        config(&c), device(where) {}
 
   Tensor random(at::IntArrayRef shape, double deviation = 1) const {
     return at::empty(shape, at::TensorOptions(dtype).device(device)).normal_(0, deviation);
@@ -150,7 +152,7 @@ MoeShape moe_shape(const RunConfig& c) {
           c.model.expert_intermediate_size(),
           c.model.num_experts,
           c.model.num_experts_per_tok,
-          c.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
+          ops::scalar_type(precision_of(c).compute)};
 }
 
 StepPart sparse_part(const Shapes& s) {

@@ -14,6 +14,7 @@
 #include "base/thread_share.h"
 #include "ops/flat_memory.h"
 #include "ops/grouped_matmul.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
 
 namespace athanor::bench {
@@ -218,8 +219,7 @@ void set_up(const BenchArguments& given) {
 
 std::vector<at::ScalarType> dtypes_of(const std::string& name) {
   if (name.empty()) return {at::kBFloat16, at::kFloat};
-  ATHANOR_CHECK(name == "bfloat16" || name == "float32", "--dtype ({}) must be bfloat16 or float32", name);
-  return {name == "bfloat16" ? at::kBFloat16 : at::kFloat};
+  return {ops::scalar_type(number_type(name, "--dtype"))};
 }
 
 }  // namespace athanor::bench

@@ -9,11 +9,15 @@
 #include <string_view>
 #include <vector>
 
+#include "base/number_types.h"
+
 namespace athanor::inline checkpoint {
 
 using Shape = std::vector<int64_t>;
 
 enum class Dtype { kBool, kU8, kI8, kF8E4M3, kF8E5M2, kU16, kI16, kF16, kBF16, kU32, kI32, kF32, kU64, kI64, kF64 };
+
+constexpr Dtype dtype_of(NumberType type) { return type == NumberType::kFloat32 ? Dtype::kF32 : Dtype::kBF16; }
 
 /// Returns the type's name: "F32", "BF16", ...
 const char* dtype_name(Dtype dtype);

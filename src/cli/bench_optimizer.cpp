@@ -19,7 +19,7 @@ void add_bench_optimizer_command(CLI::App& bench) {
       "optimizer",
       "Updates and the gradient norm, as a share of the memory bandwidth; Muon's products, of the GEMM peak");
   command->add_option("--name", arguments->name, "Which optimizer; those other than adamw are timed in turns with it")
-      ->check(CLI::IsMember(kOptimizerNames))
+      ->check(CLI::IsMember(optimizer_names()))
       ->capture_default_str();
   command->add_option("--parameters", arguments->parameters, "Number of parameters; more than fit into the caches")
       ->check(CLI::Range(int64_t{1}, int64_t{1} << 34))

@@ -51,8 +51,8 @@ void check_optimizers(const std::vector<std::string>& names) {
   for (const std::string& name : names) {
     ATHANOR_CHECK(!name.empty(), "--optimizers {}: a name is missing; give names with one comma between two of them",
                   join(names, ","));
-    ATHANOR_CHECK(std::ranges::find(kOptimizerNames, name) != kOptimizerNames.end(),
-                  "--optimizers: expected one of {}, got \"{}\"", join(kOptimizerNames), name);
+    ATHANOR_CHECK(std::ranges::count(optimizer_names(), name) > 0, "--optimizers: expected one of {}, got \"{}\"",
+                  join(optimizer_names()), name);
     ATHANOR_CHECK(seen.insert(name).second, "--optimizers names {} twice; name each optimizer once", name);
   }
 }

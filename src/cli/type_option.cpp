@@ -2,16 +2,19 @@
 
 #include <CLI/CLI.hpp>
 
+#include "base/error.h"
 #include "base/number_types.h"
 
 namespace athanor::inline cli {
 
 CLI::Option* add_type_option(CLI::App& command, std::string& into, const std::string& help) {
   const auto canonical = [](std::string& name) {
-    const std::string asked = name;
-    name = canonical_type_name(asked);
-    return name == "bfloat16" || name == "float32" ? std::string()
-                                                   : "expected bfloat16, bf16, float32 or fp32, got " + asked;
+    try {
+      name = name_of(number_type(name));
+      return std::string();
+    } catch (const ConfigError&) {
+      return "expected bfloat16, bf16, float32 or fp32, got " + name;
+    }
   };
   return command.add_option("--dtype", into, help + " (bfloat16, bf16, float32 or fp32)")
       ->transform(CLI::Validator(canonical, ""));

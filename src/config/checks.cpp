@@ -270,9 +270,8 @@ std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
                 "optimizer.scaling \"mup\" needs optimizer.base_width: set it to the model.hidden_size for which "
                 "optimizer.lr and model.initializer_range hold");
   for (const std::string& name : named_optimizers(o)) {
-    const bool has_rule = name == "adamw" || name == "sgd" || name == "muon";  // arch/width_scaling.h
     found.require(
-        has_rule,
+        optimizer_row(name).has_width_rule,
         "optimizer.scaling \"mup\": how the rates of {} follow the width is not known; set it to \"none\", or "
         "the optimizer's name to adamw, sgd or muon",
         name);

@@ -49,7 +49,7 @@ void resolve_defaults(RunConfig& config, const std::function<bool(std::string_vi
   if (!is_set("train.validation_interval")) train.validation_interval.is_auto = true;
   if (train.dtype == "auto" || !is_set("train.dtype")) {
     train.dtype_was_auto = true;
-    train.dtype = has_fast_bf16() ? "bfloat16" : "float32";
+    train.dtype = name_of(has_fast_bf16() ? NumberType::kBFloat16 : NumberType::kFloat32);
   }
   auto& optimizer = config.optimizer;
   if (!is_set("train.micro_batch_size")) {

@@ -19,23 +19,28 @@ struct Option {
 };
 
 template <auto kField>
-Option option(const char* key, std::vector<std::string> owners) {
-  return {key, std::move(owners), [](const OptimizerConfig& c) { return c.*kField != OptimizerConfig{}.*kField; },
-          [](OptimizerConfig& c) { c.*kField = OptimizerConfig{}.*kField; }};
+Option option(const char* key) {
+  Option made{key,
+              {},
+              [](const OptimizerConfig& c) { return c.*kField != OptimizerConfig{}.*kField; },
+              [](OptimizerConfig& c) { c.*kField = OptimizerConfig{}.*kField; }};
+  for (const OptimizerRow& row : optimizer_table())
+    if (std::ranges::count(row.options, made.key) > 0) made.owners.push_back(row.name);
+  return made;
 }
 
 std::vector<Option> all_options() {
   using C = OptimizerConfig;
-  return {option<&C::betas>("betas", {"adamw", "lamb", "sophiag"}),
-          option<&C::eps>("eps", {"adamw", "lamb"}),
-          option<&C::momentum>("momentum", {"sgd", "muon"}),
-          option<&C::nesterov>("nesterov", {"sgd", "muon"}),
-          option<&C::rho>("rho", {"sophiag"}),
-          option<&C::hessian_interval>("hessian_interval", {"sophiag"}),
-          option<&C::newton_schulz_steps>("newton_schulz_steps", {"muon"}),
-          option<&C::newton_schulz_coefficients>("newton_schulz_coefficients", {"muon"}),
-          option<&C::newton_schulz_dtype>("newton_schulz_dtype", {"muon"}),
-          option<&C::muon_scale>("muon_scale", {"muon"})};
+  return {option<&C::betas>("betas"),
+          option<&C::eps>("eps"),
+          option<&C::momentum>("momentum"),
+          option<&C::nesterov>("nesterov"),
+          option<&C::rho>("rho"),
+          option<&C::hessian_interval>("hessian_interval"),
+          option<&C::newton_schulz_steps>("newton_schulz_steps"),
+          option<&C::newton_schulz_coefficients>("newton_schulz_coefficients"),
+          option<&C::newton_schulz_dtype>("newton_schulz_dtype"),
+          option<&C::muon_scale>("muon_scale")};
 }
 
 // The changed options that no optimizer of the configuration has.
@@ -78,7 +83,7 @@ std::vector<std::string> find_decay_faults(const OptimizerConfig& config, double
   Findings found;
   const auto check = [&](const std::string& where, const std::string& lr_at, const std::string& decay_at,
                          const std::string& name, double lr, double decay) {
-    const bool flips = name != "lamb" && lr * decay >= 1;
+    const bool flips = !optimizer_row(name).decays_in_direction && lr * decay >= 1;
     found.require(!flips,
                   "{}{}lr ({}) · {}weight_decay ({}) is {:.4g}: an update multiplies each weight by 1 minus that, "
                   "which would be 0 or change its sign; lower one of them until the product is below 1",

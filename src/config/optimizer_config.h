@@ -11,14 +11,12 @@
 #include <vector>
 
 #include "config/fields.h"
+#include "config/optimizer_table.h"
 #include "config/ranges.h"
 
 namespace athanor::inline config {
 
 inline constexpr double kMaxBeta = 0.9999999;  ///< 1 − 2^-24 is the next fp32 below 1
-
-/// The names of optimizers. Muon updates matrices; in a run of Muon, AdamW updates the rest.
-inline const std::vector<std::string> kOptimizerNames = {"adamw", "sgd", "lamb", "sophiag", "muon"};
 
 /// Parameters with settings that differ from those of the run.
 struct OptimizerGroupConfig {
@@ -31,8 +29,10 @@ struct OptimizerGroupConfig {
     f.field("match", match,
             "what the group takes: names of parameters with * and ?, or roles (embedding, norm, qk_norm, query, key, "
             "value, attention_out, router, gate, up, down, expert_gate, expert_up, expert_down, output)");
+    std::vector<std::string> names = optimizer_names();
+    names.insert(names.begin(), "");
     f.field("name", name, "which optimizer; \"\" takes the one that the parameters have without the group",
-            one_of({"", "adamw", "sgd", "lamb", "sophiag", "muon"}));
+            one_of(names));
     f.field("lr", lr,
             "learning rate after warm-up, which follows the same schedule as optimizer.lr; 0 takes optimizer.lr",
             zero_or_fp32_up_to(kMaxFp32));
@@ -75,7 +75,7 @@ struct OptimizerConfig {
     f.field("name", name,
             "which optimizer; muon updates the matrices of the layers, and adamw then the rest (embedding, output, "
             "norms, router)",
-            one_of(kOptimizerNames));
+            one_of(optimizer_names()));
     f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
             zero_or_fp32_up_to(kMaxFp32));

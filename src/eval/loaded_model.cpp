@@ -4,6 +4,7 @@
 #include "base/text.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
+#include "ops/number_type.h"
 #include "parallel/share.h"
 #include "saves/router_state.h"
 #include "train/state_pieces.h"
@@ -49,7 +50,7 @@ Tokenizer load_tokenizer(const ModelSource& source) {
 RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ranks) {
   RunConfig config;
   config.model = model;
-  config.train.dtype = options.compute_type == at::kBFloat16 ? "bfloat16" : "float32";
+  config.train.dtype = ops::type_name(options.compute_type);
   config.train.loss_chunk_tokens = options.chunk_tokens;
   config.train.micro_batch_size = 1;
   config.train.global_batch_size = ranks;  // which every number of data ranks divides
@@ -101,8 +102,7 @@ void refuse_what_is_not_finite(const LoadedModel& model, const std::filesystem::
   ATHANOR_CHECK_CHECKPOINT(name.empty(),
                            "{}: {} is not finite as {}, so that nothing which the model computes would mean anything; "
                            "take another model or an older checkpoint",
-                           path.string(), name,
-                           model.state->parameters.compute().scalar_type() == at::kBFloat16 ? "bfloat16" : "float32");
+                           path.string(), name, ops::type_name(model.state->parameters.compute().scalar_type()));
 }
 
 ModelStateOptions state_options(const LoadOptions& options) {

@@ -8,15 +8,11 @@
 #include "eval/loaded_model.h"
 #include "eval/text_beginning.h"
 #include "ops/device_choice.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
 
 namespace athanor::inline eval {
 namespace {
-
-at::ScalarType type_named(const std::string& dtype) {
-  ATHANOR_CHECK(dtype == "float32" || dtype == "bfloat16", "dtype is {}; it must be float32 or bfloat16", dtype);
-  return dtype == "float32" ? at::kFloat : at::kBFloat16;
-}
 
 Tensor row_of(std::span<const int64_t> ids) {
   return at::tensor(at::ArrayRef<int64_t>(ids.data(), ids.size()), at::kLong).unsqueeze(0);
@@ -56,7 +52,7 @@ struct TextScorer::Model {
 
 TextScorer::TextScorer(const std::filesystem::path& model, const ScoringOptions& options) {
   ATHANOR_CHECK(options.chunk_tokens > 0, "chunk_tokens is {}; it must be positive", options.chunk_tokens);
-  const at::ScalarType type = type_named(options.dtype);
+  const at::ScalarType type = ops::scalar_type(number_type(options.dtype, "dtype"));
   ask_for_reproducible_library();
   const at::Device device = ops::choose_device(options.device, {}, "ScoringOptions::device");
   const int threads = options.threads > 0 ? options.threads : share_threads(find_thread_limits()).threads;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "config/families.h"
+#include "config/precision.h"
 #include "layout/layer_memory.h"
 #include "layout/traffic.h"
 
@@ -34,7 +35,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.tensor = tensor > 1;
   s.shares_tokens = s.tensor && config.parallelism.sequence_parallel;
   s.own_tokens = s.shares_tokens ? s.tokens / number(tensor) : s.tokens;
-  s.width = config.train.dtype == "bfloat16" ? 2 : 4;
+  s.width = number(bytes_of(precision_of(config).compute));
   s.hidden = number(m.hidden_size), s.head_dim = number(m.head_dim());
   s.heads = number(m.num_attention_heads / tensor);
   s.kv_heads = number(std::max<int64_t>(1, m.kv_heads() / tensor));

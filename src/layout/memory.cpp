@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "config/precision.h"
 #include "layout/device_workspace.h"
 #include "layout/holding.h"
 #include "layout/shards.h"
@@ -88,7 +89,7 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
   const StateShards shards = count_state_shards(config.parallelism, layout);
   StateBytes bytes;
   for (const auto& [name, held] : count_held_by_optimizer(config, layout, rank, optimizers))
-    bytes += count_state_bytes(held, shards, config.train.dtype == "bfloat16", optimizers.optimizer(name));
+    bytes += count_state_bytes(held, shards, precision_of(config).rounds_weights(), optimizers.optimizer(name));
   return bytes;
 }
 
@@ -177,7 +178,7 @@ MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const
   need.activation_bytes = activations.kept_bytes;
   need.transient_bytes = activations.transient_bytes();
   if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, activations);  // others record none
-  if (config.train.reduce_dtype == "bfloat16") {
+  if (precision_of(config).rounds_gradients()) {
     for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank)) {
       const bool alone = layout.group_size(replication.data_ranks(), rank) == 1 && !replication.replicas();
       if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);

@@ -53,12 +53,10 @@ std::vector<std::string> OptimizerPlan::tensor_names(const ModelConfig& model) c
 }
 
 OptimizerDeclaration declare_optimizer(const std::string& name) {
-  if (name == "adamw") return {.name = name, .state = {{"exp_avg"}, {"exp_avg_sq"}}};
-  if (name == "sgd") return {.name = name, .state = {{"momentum"}}};
-  if (name == "lamb") return {.name = name, .state = {{"exp_avg"}, {"exp_avg_sq"}}, .needs = {.tensor_norms = true}};
-  if (name == "sophiag") return {.name = name, .state = {{"exp_avg"}, {"hessian"}}, .needs = {.second_backward = true}};
-  if (name == "muon") return {.name = name, .state = {{"momentum"}}, .needs = {.home_matrices = true}};
-  fail<Error>("bug: there is no optimizer {}", name);
+  const OptimizerRow& row = optimizer_row(name);
+  OptimizerDeclaration declared{.name = name, .state = {}, .needs = row.needs};
+  for (const std::string& kind : row.state) declared.state.push_back({kind});
+  return declared;
 }
 
 OptimizerPlan plan_optimizers(const OptimizerConfig& config) {

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "config/optimizer_table.h"
 #include "layout/buckets.h"
 #include "layout/parameter_groups.h"
 
@@ -34,13 +35,6 @@ struct StateKind {
 /// Returns the number of matrices in a parameter or a slice of it: the first dim of stacked experts [E, F, D], else 1,
 /// also for a norm's scale.
 int64_t count_matrices(const std::vector<int64_t>& shape);
-
-/// What an optimizer needs from the ranks before it can update (optim/optimizer.h); each costs communication.
-struct OptimizerNeeds {
-  bool tensor_norms = false;     ///< sums over whole tensors (optim/tensor_sums.h)
-  bool home_matrices = false;    ///< each whole matrix on one rank that computes it (optim/home_matrices.h)
-  bool second_backward = false;  ///< a second backward, for gradients of the loss on other labels (Sophia)
-};
 
 struct OptimizerDeclaration {
   std::string name;
@@ -75,7 +69,7 @@ struct OptimizerPlan {
   std::vector<std::string> tensor_names(const ModelConfig& model) const;
 };
 
-/// Returns the declaration of one of kOptimizerNames.
+/// Returns the declaration of an optimizer of config/optimizer_table.h.
 OptimizerDeclaration declare_optimizer(const std::string& name);
 OptimizerPlan plan_optimizers(const OptimizerConfig& config);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "config/precision.h"
 #include "layout/holding.h"
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
@@ -105,7 +106,8 @@ void Counter::sum_over_replicas(Replication replication, TrafficKind what, doubl
 
 void Counter::gradients_and_weights() {
   const ShardingKind sharding = parse_sharding(config_.parallelism.sharding);
-  const double reduced = config_.train.reduce_dtype == "bfloat16" ? 2 : 4, read = shape_.width;
+  const auto reduced = static_cast<double>(bytes_of(precision_of(config_).reduce));
+  const double read = shape_.width;
   for (const auto& [replication, elements] : count_held_by_replication(config_, layout_, rank_)) {
     const ShardRule rule = shard_rule(sharding, replication);
     const double b = static_cast<double>(elements) * reduced, w = static_cast<double>(elements) * read;

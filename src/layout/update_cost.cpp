@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "config/precision.h"
 #include "layout/holding.h"
 #include "layout/optimizer_state.h"
 #include "layout/orthogonal_scratch.h"
@@ -73,7 +74,7 @@ UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int 
     };
   };
   for (const OptimizerDeclaration& each : optimizers.optimizers) {
-    if (each.name == "lamb") add_lamb(config, layout, rank, cost);
+    if (each.needs.tensor_norms) add_lamb(config, layout, rank, cost);
     if (each.needs.second_backward)
       cost.second_backwards = 1.0 / static_cast<double>(config.optimizer.hessian_interval);
     if (!each.needs.home_matrices) continue;
@@ -87,7 +88,7 @@ UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int 
 }
 
 double count_update_bytes(const UpdateCost& cost, const OptimizerConfig& config, Multiplier multiplier) {
-  const Orthogonalizer how{config.newton_schulz_dtype == "bfloat16", multiplier.on_device};
+  const Orthogonalizer how{orthogonalize_type(config) == NumberType::kBFloat16, multiplier.on_device};
   double products = 0;
   for (const auto& [shape, count] : cost.computed)
     products = std::max(products, orthogonal_scratch(count, shape.first, shape.second, how));

@@ -9,9 +9,9 @@
 
 #include "base/number_types.h"
 #include "base/wall_clock.h"
+#include "ops/number_type.h"
 #include "ops/tiles.h"
 #include "ops/transfer.h"
-#include "ops/type_name.h"
 
 namespace athanor::inline metrics {
 namespace {

@@ -3,17 +3,17 @@
 #include <limits>
 
 #include "base/log.h"
+#include "config/precision.h"
 #include "layout/shards.h"
 #include "moe/dispatch_auto.h"
 #include "ops/device_choice.h"
+#include "ops/number_type.h"
 #include "ops/transfer.h"
 
 namespace athanor::inline model {
 namespace {
 
-at::ScalarType compute_type(const RunConfig& config) {
-  return config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
-}
+at::ScalarType compute_type(const RunConfig& config) { return ops::scalar_type(precision_of(config).compute); }
 
 // Consecutive ranks of the expert group that share a node, where each node has as many; else 1.
 int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {

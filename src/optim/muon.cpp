@@ -1,5 +1,8 @@
 #include "optim/muon.h"
 
+#include "config/precision.h"
+#include "ops/number_type.h"
+
 #include <algorithm>
 #include <cmath>
 
@@ -7,9 +10,7 @@ namespace athanor::inline optim {
 
 ops::NewtonSchulz newton_schulz_of(const OptimizerConfig& config) {
   const auto& c = config.newton_schulz_coefficients;
-  return {config.newton_schulz_steps,
-          {c[0], c[1], c[2]},
-          config.newton_schulz_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat};
+  return {config.newton_schulz_steps, {c[0], c[1], c[2]}, ops::scalar_type(orthogonalize_type(config))};
 }
 
 double muon_scale(const std::string& rule, int64_t rows, int64_t columns) {

@@ -1,6 +1,8 @@
 #include "run/dry_run.h"
 
+#include "config/precision.h"
 #include "layout/update_cost.h"
+#include "ops/number_type.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/weight_gatherer.h"
 #include "run/start.h"
@@ -42,7 +44,7 @@ class Meter {
 void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
                   std::vector<SentLine>& lines) {
   const Meter meter(plan.mesh(), config.parallelism.check_collectives);
-  GradientReducer reducer(parameters, plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat);
+  GradientReducer reducer(parameters, plan, ops::scalar_type(precision_of(config).reduce));
   reducer.finish();
   meter.read("gradients", lines);
   WeightGatherer gatherer(parameters, plan);
@@ -129,17 +131,17 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const auto world = comm::World::open(options);
   const Mesh mesh(layout, *world);
   const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
-  const bool bf16 = config.train.dtype == "bfloat16";
+  const Precision precision = precision_of(config);
   const ParameterStore parameters(
       make_bucket_entries(held_parameters(config.model, config.parallelism, layout, run.rank)),
-      bf16 ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining, plan.sharding(bucket_elements(config)),
+      ops::scalar_type(precision.compute), ParameterStore::Use::kTraining, plan.sharding(bucket_elements(config)),
       at::kMeta);
 
   run.held = count_held_by_replication(config, layout, run.rank);
   run.flat_elements = parameters.flat_size();
   run.num_buckets = parameters.buckets().size();
   run.state = {.weights = static_cast<int64_t>(parameters.compute().nbytes()),
-               .master = bf16 ? static_cast<int64_t>(parameters.master_low().nbytes()) : 0,
+               .master = precision.rounds_weights() ? static_cast<int64_t>(parameters.master_low().nbytes()) : 0,
                .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
@@ -153,7 +155,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   if (config.checkpoint.local_interval > 0)
     run.local_bytes =
         static_cast<double>(local_copies(hosts.empty() ? num_ranks : hosts.back() + 1)) * run.staging_bytes;
-  if (config.train.reduce_dtype == "bfloat16") {
+  if (precision.rounds_gradients()) {
     for (const Bucket& bucket : parameters.buckets())
       if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)
         run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());

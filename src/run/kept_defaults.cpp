@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/number_types.h"
 #include "checkpoint/rotation.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
@@ -83,7 +84,8 @@ void keep_dtype(RunConfig& config, const Team& team, const std::string& chip) {
     return before.train.dtype_was_auto ? TrainConfig().dtype : before.train.dtype;  // a file without it is an old one
   });
   dtype = kept.empty() ? first : kept;
-  const std::string reason = chip + (first == "bfloat16" ? " has instructions for it" : " has none for bfloat16");
+  const std::string reason =
+      chip + (number_type(first) == NumberType::kBFloat16 ? " has instructions for it" : " has none for bfloat16");
   if (dtype == first) log::info("train.dtype is {}: {}", dtype, reason);
   if (dtype != first) log::info("train.dtype stays {}, in which this run began (now it would be {})", dtype, first);
 }

@@ -11,8 +11,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "config/precision.h"
 #include "ops/matmul_timing.h"
-#include "ops/type_name.h"
+#include "ops/number_type.h"
 #include "record/run_folder.h"
 
 namespace athanor::inline run {
@@ -95,7 +96,7 @@ MatmulChoice choice_of(const MatmulPaths& asked, at::ScalarType type, const std:
   return {asked, record_of(asked, "asked", {}), line};
 }
 
-at::ScalarType type_of(const RunConfig& config) { return config.train.dtype == "float32" ? at::kFloat : at::kBFloat16; }
+at::ScalarType type_of(const RunConfig& config) { return ops::scalar_type(precision_of(config).compute); }
 
 MatmulChoice measured(const RunConfig& config) {
   const ModelConfig& model = config.model;

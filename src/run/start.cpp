@@ -15,6 +15,7 @@
 #include "base/text.h"
 #include "checkpoint/model_identity.h"
 #include "config/checks.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "config/untrainable.h"
 #include "layout/group_checks.h"
@@ -163,7 +164,7 @@ at::Device settle_device(RunConfig& config, Mesh& mesh) {
             free_bytes < 0 ? ""
                            : fmt::format(", {} of {} free", format_bytes(static_cast<double>(free_bytes)),
                                          format_bytes(static_cast<double>(total_bytes))));
-  if (config.train.dtype_was_auto) config.train.dtype = "bfloat16";
+  choose_type_of_devices(config.train);
   return device;
 }
 

@@ -23,6 +23,7 @@
 #include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
 #include "config/dump.h"
+#include "config/precision.h"
 #include "record/run_folder.h"
 #include "saves/place_in_run.h"
 #include "saves/progress.h"
@@ -161,7 +162,7 @@ namespace {
 
 void export_model(const TrainState& state, const fs::path& folder, const ParameterReader& read, const Team& team) {
   HfExportOptions options;
-  options.dtype = state.config.checkpoint.model_dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
+  options.dtype = dtype_of(precision_of(state.config).model);
   options.tokenizer = find_tokenizer_file(state.config.train.run_dir);
   options.extra_files = {{kProgressFile, progress_json(state).dump(2) + "\n"}};
   options.overwrite = true;  // a run that was cut repeats its last steps

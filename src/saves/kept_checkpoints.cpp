@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/rotation.h"
+#include "config/precision.h"
 #include "layout/memory.h"
 #include "layout/shards.h"
 #include "record/run_folder.h"
@@ -59,8 +60,7 @@ KeptCheckpoints count_kept_checkpoints(const RunConfig& config, const Layout& la
   }
   if (saves.model_interval > 0) {
     kept.num_models = num_due(step, last, saves.model_interval) + (last % saves.model_interval == 0 ? 0 : 1);
-    kept.model_bytes =
-        static_cast<double>(count_parameters(config.model)) * (saves.model_dtype == "bfloat16" ? 2.0 : 4.0);
+    kept.model_bytes = static_cast<double>(count_parameters(config.model) * bytes_of(precision_of(config).model));
   }
   return kept;
 }

@@ -1,5 +1,7 @@
 #include "train/train_state.h"
 
+#include "config/precision.h"
+#include "ops/number_type.h"
 #include "record/run_folder.h"
 #include "train/captured_stage.h"
 
@@ -7,8 +9,7 @@ namespace athanor::inline train {
 
 OptimizerState::OptimizerState(const RunConfig& config, ModelState& model, OptimizerSetup setup,
                                const Observers* observers)
-    : reducer(model.parameters, model.plan, config.train.reduce_dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
-              observers),
+    : reducer(model.parameters, model.plan, ops::scalar_type(precision_of(config).reduce), observers),
       set(std::move(setup), config.model, model.parameters, model.plan) {}
 
 void OptimizerState::set_fresh_since(std::map<std::string, int64_t> step_of_parameter) {

@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "base/process.h"
 #include "checkpoint/model_identity.h"
+#include "config/precision.h"
 #include "config/training_stages.h"
 #include "memory/preflight.h"
 #include "memory/rank_share.h"
@@ -109,7 +110,8 @@ void ShortRuns::open_data() {
   const std::string& type_of_first = first.train.dtype;
   for (RunConfig& config : configs_) {
     config.data.seq_len = first.data.seq_len;
-    config.train.dtype = !device_.is_cpu() && config.train.dtype_was_auto ? "bfloat16" : type_of_first;
+    config.train.dtype = type_of_first;
+    if (!device_.is_cpu()) choose_type_of_devices(config.train);
   }
   data_.stages.front().stage = stage_of(first);
   plan_supply(data_.stages, first, {}).refuse_shortages();

@@ -1,11 +1,13 @@
 #include "verify/bf16_run.h"
 
+#include "config/precision.h"
+
 #include <algorithm>
 #include <limits>
 
 namespace athanor::inline verify {
 
-bool is_measured(const RunConfig& small) { return small.train.dtype == "bfloat16"; }
+bool is_measured(const RunConfig& small) { return precision_of(small).rounds_weights(); }
 
 void prepare_measured_run(RunConfig& small) {
   constexpr double kClipsNothing = 1e3;  // in a small model, queries, keys and values are of size 1
@@ -15,7 +17,7 @@ void prepare_measured_run(RunConfig& small) {
 
 RunConfig make_truth_run(const RunConfig& one) {
   RunConfig truth = one;
-  truth.train.dtype = truth.train.reduce_dtype = "float32";
+  truth.train.dtype = truth.train.reduce_dtype = name_of(NumberType::kFloat32);
   return truth;
 }
 

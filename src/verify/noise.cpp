@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "config/families.h"
+#include "config/precision.h"
 
 namespace athanor::inline verify {
 namespace {
@@ -100,7 +101,7 @@ double angle_variance(const RunConfig& config) {
 }  // namespace
 
 Noise::Noise(const RunConfig& small, int data_ranks, Reference reference, bool on_device) {
-  const double unit = small.train.dtype == "bfloat16" ? kUnit16 : kUnit32;
+  const double unit = precision_of(small).rounds_weights() ? kUnit16 : kUnit32;
   const Chain forward = whole_pass(small, false, on_device);
   Chain batch;
   batch.add(small.train.global_batch_size * small.data.seq_len);
@@ -112,7 +113,7 @@ Noise::Noise(const RunConfig& small, int data_ranks, Reference reference, bool o
   RunConfig whole = small;
   whole.parallelism.tensor_parallel_degree = 1;
   layout_factor_ = pass / pass_variance(whole, unit, false);
-  if (small.train.reduce_dtype == "bfloat16") {
+  if (precision_of(small).rounds_gradients()) {
     // Rounded before it is sent, after each of at most two sums over data ranks, and after the sum over replicating
     // tensor or pipeline ranks (layout/holding.h); in only one of the two runs. On devices after each addition.
     const auto tensor = static_cast<double>(small.parallelism.tensor_parallel_degree);

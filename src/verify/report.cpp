@@ -1,6 +1,7 @@
 #include "verify/report.h"
 
 #include "base/text.h"
+#include "config/precision.h"
 #include "layout/stages.h"
 #include "verify/small_buckets.h"
 
@@ -71,7 +72,7 @@ std::string describe_small_run(const RunConfig& small, int world_size) {
       fmt::format("\n{} steps of {} sequences of {} tokens, {} microbatches on each data rank, {} gradient buckets; {}",
                   small.train.steps, small.train.global_batch_size, small.data.seq_len, layout.microbatches(),
                   count_buckets(small, layout), small.train.dtype);
-  if (small.train.reduce_dtype != "float32") text += ", gradients reduced in " + small.train.reduce_dtype;
+  if (precision_of(small).rounds_gradients()) text += ", gradients reduced in " + small.train.reduce_dtype;
   return text + "\n";
 }
 

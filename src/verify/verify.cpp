@@ -10,6 +10,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "config/dump.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "verify/bf16_run.h"
 #include "verify/judge.h"
@@ -158,7 +159,7 @@ std::string pass_line(const RunConfig& small, int num_ranks, const VerifyRequest
                       const std::vector<TypeVerdict>& verdicts) {
   std::vector<std::string> agree, differ;
   for (const auto& [dtype, draws, passed] : verdicts) {
-    const bool several = dtype == "bfloat16" && draws > 1;
+    const bool several = number_type(dtype) == NumberType::kBFloat16 && draws > 1;
     (passed ? agree : differ)
         .push_back(
             fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
@@ -180,14 +181,15 @@ std::string pass_line(const RunConfig& small, int num_ranks, const VerifyRequest
 
 std::vector<std::string> types_to_verify(const RunConfig& config, const std::string& asked, Reference reference) {
   if (reference == Reference::kPortable) {
-    ATHANOR_CHECK(asked != "bfloat16",
+    ATHANOR_CHECK(asked.empty() || number_type(asked) == NumberType::kFloat32,
                   "verify --reference portable: portable forms bound float32; leave --dtype bfloat16 out, and verify "
                   "bfloat16 without --reference");
-    return {"float32"};
+    return {name_of(NumberType::kFloat32)};
   }
   if (!asked.empty()) return {asked};
-  if (config.train.dtype == "float32") return {"float32"};
-  return {"float32", config.train.dtype};
+  const NumberType compute = precision_of(config).compute;
+  if (compute == NumberType::kFloat32) return {name_of(compute)};
+  return {name_of(NumberType::kFloat32), name_of(compute)};
 }
 
 int run_verify(const std::vector<TypedRun>& runs, const VerifyRequest& request, comm::World& real_world) {

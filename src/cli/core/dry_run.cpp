@@ -5,6 +5,7 @@
 #include "base/fault_announcement.h"
 #include "checkpoint/model_identity.h"
 #include "cli/core.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "config/training_stages.h"
 #include "layout/fitted_batch.h"
@@ -22,7 +23,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   config = (stages.front().is_of_ramp ? stages.back() : stages.front()).config;
   resolve_model_from(config);
   config.model.from.clear();
-  if (config.train.dtype_was_auto && planned_multiplier(config).on_device) config.train.dtype = "bfloat16";
+  if (planned_multiplier(config).on_device) choose_type_of_devices(config.train);
   require_layout_fits(config, given.ranks);
   take_seq_len_of_data(config);
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);

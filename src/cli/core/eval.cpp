@@ -15,6 +15,7 @@
 #include "eval/results_table.h"
 #include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
+#include "ops/number_type.h"
 #include "parallel/share.h"
 #include "plot/run_name.h"
 #include "plot/score_figures.h"
@@ -159,7 +160,7 @@ int evaluate(const EvalArguments& given, comm::World& world) {
     for (const auto& model : models) names += model.path.string() + "\n";
   }
   names = broadcast_text(world.all(), names);
-  const LoadOptions load{.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat,
+  const LoadOptions load{.compute_type = ops::scalar_type(number_type(given.dtype, "--dtype")),
                          .device = device,
                          .overrides = given.overrides};
   std::vector<NamedResults> results;

@@ -35,7 +35,7 @@ ATHANOR_CORE_ENTRY(export) {
   const ModelSource source = open_model_source(given.run);
   warn_of_template(source);
   HfExportOptions options;
-  options.dtype = given.dtype == "float32" ? Dtype::kF32 : Dtype::kBF16;
+  options.dtype = dtype_of(number_type(given.dtype, "--dtype"));
   options.max_shard_bytes = given.max_shard_bytes;
   options.tokenizer = source.tokenizer;
   options.overwrite = given.overwrite;

@@ -12,6 +12,7 @@
 #include "eval/text_beginning.h"
 #include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
+#include "ops/number_type.h"
 #include "run/in_world.h"
 #include "run/rank_devices.h"
 #include "run/same_settings.h"
@@ -82,7 +83,7 @@ int generate_in(comm::World& world, const GenerateArguments& given) {
   if (world.rank() == 0) prompts = open_prompts(given);
   require_same_options(compared_options(given), world);
   LoadOptions load;
-  load.compute_type = given.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat;
+  load.compute_type = ops::scalar_type(number_type(given.dtype, "--dtype"));
   load.device = agree_on_devices(given.device, "--device", world);
   load.overrides = given.overrides;
   const LoadedModel model = load_model(given.model, world, load);

@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "cli/core.h"
 #include "config/dump.h"
+#include "config/precision.h"
 #include "config/toml_reader.h"
 #include "layout/fitted_batch.h"
 #include "layout/layout.h"
@@ -78,7 +79,7 @@ ATHANOR_CORE_ENTRY(verify) {
     require_same_settings(config, world);
     require_same_options(compared_options(given), world);
     const at::Device device = agree_on_devices(config, world);
-    if (!device.is_cpu() && config.train.dtype_was_auto) config.train.dtype = "bfloat16";  // as a run there has it
+    if (!device.is_cpu()) choose_type_of_devices(config.train);  // as a run there has it
     refuse_differing_types(config, world);
     std::vector<TypedRun> runs;
     for (const std::string& dtype : types_to_verify(config, given.dtype, reference))

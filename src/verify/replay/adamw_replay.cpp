@@ -1,15 +1,23 @@
 #include <cmath>
 
-#include "verify/replay/optimizer_replays.h"
+#include "verify/replay/replay.h"
 
 namespace athanor::inline verify {
 namespace {
 
+/// AdamW. Its bound counts roundings instead of following them.
+class AdamwReplay : public Replay {
+ public:
+  using Replay::Replay;
+
+ private:
+  void update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) override;
+  std::vector<double> exp_avg_, exp_avg_sq_;
+};
+
 // The roundings of an update: its five products and quotients, two roots and their operands, the rounded rates and
 // corrections.
 constexpr double kRoundings = 16;
-
-}  // namespace
 
 void AdamwReplay::update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) {
   const double beta1 = config().betas[0], beta2 = config().betas[1], count = static_cast<double>(step.number);
@@ -26,6 +34,13 @@ void AdamwReplay::update(const ReplayedStep& step, double lr, const std::vector<
     // The mean's terms may cancel, so its error is that of terms as large as the root, lr each.
     bound_[i] += kUnit * (4 * std::abs(master_[i]) + kRoundings * (std::abs(moved) + lr));
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Replay> make_adamw_replay(const RunConfig& config, const ParameterSpec& spec,
+                                          const std::vector<float>& master) {
+  return std::make_unique<AdamwReplay>(config, spec, master);
 }
 
 }  // namespace athanor::inline verify

@@ -1,9 +1,21 @@
 #include <cmath>
 
 #include "verify/parts.h"
-#include "verify/replay/optimizer_replays.h"
+#include "verify/replay/replay.h"
 
 namespace athanor::inline verify {
+namespace {
+
+/// LAMB, whose ratio of norms is of the whole parameter, or of each of its experts.
+class LambReplay : public Replay {
+ public:
+  using Replay::Replay;
+
+ private:
+  void update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) override;
+  Rounded direction_of(size_t element, int64_t step, const Rounded& grad);
+  std::vector<Rounded> exp_avg_, exp_avg_sq_;
+};
 
 // The direction m̂ / (√v̂ + eps) + decay · w. Terms of v are not negative, so that its error is relative to itself.
 Rounded LambReplay::direction_of(size_t i, int64_t step, const Rounded& grad) {
@@ -51,6 +63,13 @@ void LambReplay::update(const ReplayedStep& step, double lr, const std::vector<R
       move(static_cast<size_t>(begin) + i, lr * ratio, 0, {direction, error + ratio_error * std::abs(direction)});
     }
   });
+}
+
+}  // namespace
+
+std::unique_ptr<Replay> make_lamb_replay(const RunConfig& config, const ParameterSpec& spec,
+                                         const std::vector<float>& master) {
+  return std::make_unique<LambReplay>(config, spec, master);
 }
 
 }  // namespace athanor::inline verify

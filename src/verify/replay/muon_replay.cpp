@@ -1,11 +1,21 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/replay/optimizer_replays.h"
+#include "verify/replay/replay.h"
 #include "verify/replay/rounded_iteration.h"
 
 namespace athanor::inline verify {
 namespace {
+
+/// Muon, of the whole matrix or of each expert's.
+class MuonReplay : public Replay {
+ public:
+  using Replay::Replay;
+
+ private:
+  void update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) override;
+  std::vector<Rounded> momentum_;
+};
 
 // A matrix's error has the deviation that draws show. One of four independent numbers, which the smallest matrices
 // have, is beyond four times that in 4e-13 of all cases (χ² with four degrees of freedom above 64).
@@ -14,8 +24,6 @@ constexpr double kDeviations = 4;
 double scale_of(const std::string& rule, double rows, double columns) {
   return rule == "moonshot" ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
 }
-
-}  // namespace
 
 void MuonReplay::update(const ReplayedStep&, double lr, const std::vector<Rounded>& grad) {
   const auto& shape = spec().shape;
@@ -46,6 +54,13 @@ void MuonReplay::update(const ReplayedStep&, double lr, const std::vector<Rounde
     const double x = result.values[i];
     move(i, lr, weight_decay(), {scale * x, scale * (error + 2 * kUnit * std::abs(x))});
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Replay> make_muon_replay(const RunConfig& config, const ParameterSpec& spec,
+                                         const std::vector<float>& master) {
+  return std::make_unique<MuonReplay>(config, spec, master);
 }
 
 }  // namespace athanor::inline verify

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "layout/width_groups.h"
-#include "verify/replay/optimizer_replays.h"
 
 namespace athanor::inline verify {
 namespace {
@@ -52,15 +51,33 @@ void Replay::move(size_t element, double lr, double decay, const Rounded& direct
                     kUnit * ((2 + 3 * lr * decay) * std::abs(before) + 3 * std::abs(master) + 2 * std::abs(step));
 }
 
+// Each is in the file of its optimizer.
+using MakeReplay = std::unique_ptr<Replay>(const RunConfig& config, const ParameterSpec& spec,
+                                           const std::vector<float>& master);
+MakeReplay make_adamw_replay, make_sgd_replay, make_lamb_replay, make_sophiag_replay, make_muon_replay;
+
+namespace {
+
+struct ReplayOf {
+  const char* optimizer;
+  MakeReplay* make;
+};
+
+constexpr ReplayOf kReplays[] = {{"adamw", make_adamw_replay},
+                                 {"sgd", make_sgd_replay},
+                                 {"lamb", make_lamb_replay},
+                                 {"sophiag", make_sophiag_replay},
+                                 {"muon", make_muon_replay}};
+
+}  // namespace
+
 std::unique_ptr<Replay> make_replay(const RunConfig& config, const ParameterSpec& spec,
                                     const std::vector<float>& master) {
   if (config.optimizer.qk_clip > 0 && (spec.role == Role::kQuery || spec.role == Role::kKey)) return nullptr;
   const std::string name = group_of_spec(config, spec).optimizer;
-  if (name == "adamw") return std::make_unique<AdamwReplay>(config, spec, master);
-  if (name == "sgd") return std::make_unique<SgdReplay>(config, spec, master);
-  if (name == "lamb") return std::make_unique<LambReplay>(config, spec, master);
-  if (name == "sophiag") return std::make_unique<SophiaReplay>(config, spec, master);
-  if (name == "muon") return std::make_unique<MuonReplay>(config, spec, master);
+  const auto* const found =
+      std::ranges::find(kReplays, name, [](const ReplayOf& each) { return std::string(each.optimizer); });
+  if (found != std::end(kReplays)) return found->make(config, spec, master);
   fail<Error>("bug: no replay of optimizer {}", name);
 }
 

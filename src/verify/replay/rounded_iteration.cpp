@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "config/precision.h"
 
 namespace athanor::inline verify {
 namespace {
@@ -78,7 +79,7 @@ RoundedResult orthogonalize_rounded(const Matrices& given, const OptimizerConfig
   const at::NoGradGuard no_grad;
   const auto coefficient = [&](size_t i) { return double{static_cast<float>(config.newton_schulz_coefficients[i])}; };
   const double a = coefficient(0), b = coefficient(1), c = coefficient(2);
-  Rounding rounding(config.newton_schulz_dtype == "bfloat16");
+  Rounding rounding(orthogonalize_type(config) == NumberType::kBFloat16);
   const Tensor direction = tensor_of(given.values, given), error = tensor_of(given.errors, given);
   const Tensor norm = at::linalg_vector_norm(direction, 2, at::IntArrayRef{1, 2}, true).clamp_min(kLeastNorm);
   const auto for_draws = [](const Tensor& x) { return x.repeat({1 + kDraws, 1, 1}); };

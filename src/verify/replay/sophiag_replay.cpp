@@ -1,9 +1,24 @@
 #include <algorithm>
 #include <cmath>
 
-#include "verify/replay/optimizer_replays.h"
+#include "verify/replay/replay.h"
 
 namespace athanor::inline verify {
+namespace {
+
+/// Sophia-G, whose Hessian follows from the gradients of second backwards.
+class SophiaReplay : public Replay {
+ public:
+  using Replay::Replay;
+
+  std::span<const Rounded> hessian() const override { return hessian_; }
+
+ private:
+  void update(const ReplayedStep& step, double lr, const std::vector<Rounded>& grad) override;
+  void learn_from_second(const ReplayedStep& step);
+  Rounded direction_of(size_t element) const;
+  std::vector<Rounded> exp_avg_, hessian_;
+};
 
 // h ← beta2 h + (1 − beta2) n g². The rounded beta2 is off by a unit of itself at most, which is also the error of the
 // rest 1 − beta2, whose difference is rounded. In the one term the product with h is rounded, in the other n, three
@@ -39,6 +54,13 @@ void SophiaReplay::update(const ReplayedStep& step, double lr, const std::vector
     add_to_mean(config().betas[0], grad[i], exp_avg_[i]);
     move(i, lr, weight_decay(), direction_of(i));
   }
+}
+
+}  // namespace
+
+std::unique_ptr<Replay> make_sophiag_replay(const RunConfig& config, const ParameterSpec& spec,
+                                            const std::vector<float>& master) {
+  return std::make_unique<SophiaReplay>(config, spec, master);
 }
 
 }  // namespace athanor::inline verify
