@@ -2,6 +2,7 @@
 
 #include "bench/verify.h"
 #include "ops/transfer.h"
+#include "parallel/loss_sum.h"
 
 namespace athanor::bench {
 
@@ -12,8 +13,7 @@ std::string verify_loss(Decoder& decoder, const ParameterStore& parameters, cons
   labels.loss_scale = 1.0 / static_cast<double>(tokens_BT.numel());
   decoder.forward(0, tokens_BT, &labels);
   decoder.backward(0, {}, nullptr);
-  const LossParts parts = decoder.take_parts(0);
-  const double loss = parts.on_device.defined() ? ops::fetch(parts.on_device)[0].item<double>() : parts.loss_sum;
+  const double loss = numbers_of(decoder.take_parts(0)).loss_sum;
   const Tensor logits = decoder.logits(tokens_BT).to(at::kDouble);
   const double expected =
       -ops::fetch_item<double>(at::log_softmax(logits, -1).gather(-1, tokens_BT.unsqueeze(-1)).sum());

@@ -164,12 +164,12 @@ class Rank {
   void compute_gradients() {
     const auto microbatches = split_batch(batch_, state_.config, state_.data.eos_id, state_.position.step + 1,
                                           state_.model.mesh.layout(), mesh_.data_rank());
-    LossParts parts = pipeline_.forward_backward(microbatches);
+    LossTotals totals = totals_of(pipeline_.forward_backward(microbatches), state_.model.device());
     state_.optimizer.reducer.finish();
-    sum_over_ranks(mesh_.group(GroupKind::kPipeline), parts);
-    sum_over_ranks(mesh_.group(GroupKind::kData), parts);
+    sum_over_ranks(mesh_.group(GroupKind::kPipeline), totals);
+    sum_over_ranks(mesh_.group(GroupKind::kData), totals);
     const Clock clock(seconds_.arithmetic);
-    gradient_norms(state_.model.parameters, state_.model.plan);
+    gradient_squares(state_.model.parameters, state_.model.plan);
   }
 
   void update() {

@@ -18,6 +18,7 @@
 #include "ops/norm.h"
 #include "ops/norm_rope.h"
 #include "ops/number_type.h"
+#include "ops/sum_of_squares.h"
 #include "ops/swiglu.h"
 #include "optim/gradient_norm.h"
 
@@ -197,11 +198,7 @@ std::vector<StepPart> update_parts(TrainState& state) {
   const auto count = static_cast<double>(state.model.parameters.num_elements());
   Subject norm = simple_subject("gradient norm", kNormBytes * count, [&state] {
     const Tensor& grad = state.model.parameters.grad();
-    if (grad.is_cpu()) {
-      gradient_norm(grad);
-    } else {
-      ops::sum_of_squares(grad).sqrt();
-    }
+    ops::sum_of_squares(grad).sqrt();
   });
   const Tensor scale = at::ones({1}, state.model.parameters.grad().options()),
                changed = at::zeros({1}, scale.options().dtype(at::kLong));

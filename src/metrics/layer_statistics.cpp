@@ -114,7 +114,7 @@ void LayerStatistics::observe(const Observation& o) {
   if (layer < 0) return;
   if (part == ".logits") {
     Tensor& largest = logits_.at(static_cast<size_t>(layer));
-    const Tensor here = o.tensor.amax();
+    const Tensor here = o.tensor.amax().to(at::kDouble);
     largest = largest.defined() ? at::maximum(largest, here) : here;
   } else if (part.empty() && counts_activations_) {
     Tensor& squares = activations_.at(static_cast<size_t>(layer));
@@ -210,26 +210,12 @@ void LayerStatistics::after_update(FlatRange range) {
   });
 }
 
-// A layer of another rank has a place, too, so that take_numbers knows the places.
-Tensor LayerStatistics::numbers_on_device() {
-  if (!on_device_) return {};
-  std::vector<Tensor> numbers = {sums_.reshape({-1})};
-  const Tensor none = at::zeros({1}, sums_.options());
-  for (const auto* each : {&activations_, &logits_})
-    for (const Tensor& x : *each) numbers.push_back(x.defined() ? x.to(at::kDouble).reshape({1}) : none);
-  return at::cat(numbers);
-}
-
-void LayerStatistics::take_numbers(const Tensor& on_host) {
-  const int64_t count = sums_.numel();
-  sums_ = on_host.narrow(0, 0, count).clone().view(sums_.sizes());
-  int64_t place = count;
-  for (auto* each : {&activations_, &logits_}) {
-    for (Tensor& x : *each) {
-      if (x.defined()) x = on_host[place];
-      ++place;
-    }
-  }
+std::vector<Tensor*> LayerStatistics::numbers() {
+  std::vector<Tensor*> all = {&sums_};
+  for (auto* each : {&activations_, &logits_})
+    for (Tensor& x : *each)
+      if (x.defined()) all.push_back(&x);
+  return all;
 }
 
 LayerMetrics LayerStatistics::take(int64_t tokens) {

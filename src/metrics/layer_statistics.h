@@ -27,8 +27,7 @@ class LayerStatistics : public Observer, public UpdateObserver {
   void read_gradients();
   void before_update(FlatRange range) override;
   void after_update(FlatRange range) override;
-  Tensor numbers_on_device() override;
-  void take_numbers(const Tensor& on_host) override;
+  std::vector<Tensor*> numbers() override;
   /// Returns the statistics of the whole step. Collective over the world: a sum of 4 numbers for each layer (with
   /// histograms some 400), and a maximum of one.
   /// @param tokens  number of tokens of the step.
@@ -49,9 +48,9 @@ class LayerStatistics : public Observer, public UpdateObserver {
   bool histograms_, counts_activations_, on_device_;
   int64_t num_layers_;
   std::vector<Piece> pieces_;         // in the order of flat memory
-  Tensor sums_;                       // [rows, columns] fp64, see Columns; on a device until take_numbers
+  Tensor sums_;                       // [rows, columns] fp64, see Columns; where the model is until they are fetched
   std::vector<Tensor> activations_;   // by layer, fp64: sum of squares; undefined if the layer is elsewhere
-  std::vector<Tensor> logits_;        // by layer, fp32: the largest so far
+  std::vector<Tensor> logits_;        // by layer, fp64: the largest so far
   std::vector<float> before_;         // master of the present block's canonical elements
   std::vector<Tensor> there_before_;  // the same on a device, one for each piece
 };

@@ -47,7 +47,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   StepMetrics m;
   m.step = report.step;
   m.attempt = at.attempt;
-  m.loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+  m.loss = report.parts.mean_loss();
   m.aux_loss = report.parts.aux_sum / (layers * sequences);
   m.z_loss = report.parts.z_sum / (layers * tokens);
   m.grad_norm = report.grad_norm;

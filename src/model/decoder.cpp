@@ -32,18 +32,6 @@ Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& 
   return positions;
 }
 
-Tensor no_sums(at::Device device) { return at::zeros({3}, at::TensorOptions(at::kDouble).device(device)); }
-
-// Notes one of the sums of LossParts: loss, aux, z.
-void note_sum(LossParts& parts, int64_t which, const Tensor& sum) {
-  if (sum.is_cpu()) {
-    (which == 0 ? parts.loss_sum : which == 1 ? parts.aux_sum : parts.z_sum) = sum.item<double>();
-    return;
-  }
-  if (!parts.on_device.defined()) parts.on_device = no_sums(sum.device());
-  parts.on_device.select(0, which).copy_(sum.detach());
-}
-
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // tokens of a microbatch
 
 int64_t count_targets(const Tensor& targets) {
@@ -209,6 +197,7 @@ void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {
 Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   ATHANOR_ASSERT(labels && !pending_.contains(microbatch));
   Pending pending;
+  pending.parts.sums = at::zeros({LossParts::kNumSums}, at::TensorOptions(at::kDouble).device(device_));
   if (!stage_.embeds) pending.input = x = x.detach().requires_grad_();
   const Watch watch(options_.observers, microbatch, labels->first_sequence);
   std::vector<moe::Routing> routings;
@@ -217,7 +206,7 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   if (stage_.has_head) {
     const Tensor loss = loss_sum(residual, *labels, watch);
     add_root(pending, loss, at::ones_like(loss));  // linear_cross_entropy applied loss_scale already
-    note_sum(pending.parts, 0, loss);
+    pending.parts.sums[LossParts::kLoss].copy_(loss.detach());
     pending.parts.num_targets = labels->num_targets >= 0 ? labels->num_targets : count_targets(labels->targets);
   } else {
     const Tensor y = add_up(residual, watch);
@@ -225,8 +214,6 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
     sent = y.detach();
   }
   if (model_.is_moe()) add_router_losses(routings, *labels, labels->targets.size(1), pending);
-  // All stages have the same tensors, so that they can be added.
-  if (!device_.is_cpu() && !pending.parts.on_device.defined()) pending.parts.on_device = no_sums(device_);
   pending_.emplace(microbatch, std::move(pending));
   return sent;
 }
@@ -237,8 +224,8 @@ void Decoder::add_router_losses(const std::vector<moe::Routing>& routings, const
   if (routings.empty()) return;
   const Tensor aux = moe::balance_loss_sum(options_.aux_scope, routings, seq_len, previous_share_);
   const Tensor z = moe::z_loss_sum(routings);
-  note_sum(pending.parts, 1, aux);
-  note_sum(pending.parts, 2, z);
+  pending.parts.sums[LossParts::kAux].copy_(aux.detach());
+  pending.parts.sums[LossParts::kZ].copy_(z.detach());
   if (labels.aux_scale != 0) add_root(pending, aux, at::full_like(aux, labels.aux_scale));
   if (labels.z_scale != 0) add_root(pending, z, at::full_like(z, labels.z_scale));
 }

@@ -6,6 +6,7 @@
 #include "model/initialize.h"
 #include "model/testing/tiny_models.h"
 #include "ops/tiles.h"
+#include "parallel/loss_sum.h"
 
 namespace athanor::decoder_test {
 namespace {
@@ -42,8 +43,9 @@ TEST_P(DecoderTest, MicrobatchesAddUpToTheBatch) {
   at::manual_seed(3);
   const Tensor tokens = at::randint(0, 50, {4, 12}, at::kLong);
   Fixture whole(GetParam()), cut(GetParam());
-  LossParts together = whole.run(tokens, 4), apart;
-  for (int64_t b = 0; b < 4; ++b) apart += cut.run(tokens.narrow(0, b, 1), 4);
+  LossParts of_parts;
+  for (int64_t b = 0; b < 4; ++b) of_parts += cut.run(tokens.narrow(0, b, 1), 4);
+  const LossNumbers together = numbers_of(whole.run(tokens, 4)), apart = numbers_of(of_parts);
   EXPECT_NEAR(together.loss_sum, apart.loss_sum, 1e-6 * together.loss_sum);
   EXPECT_EQ(together.num_targets, apart.num_targets);
   EXPECT_NEAR(together.aux_sum, apart.aux_sum, 1e-5 * std::abs(together.aux_sum));
@@ -145,7 +147,7 @@ TEST_P(DecoderTest, ScoresAreTheLossesOfTrainingAndLeaveNoTrace) {
   EXPECT_EQ(f.parameters.grad().abs().max().item<float>(), 0.0f);
   f.decoder.forward(0, tokens, &labels);
   f.decoder.backward(0, {}, nullptr);
-  const double loss = f.decoder.take_parts(0).loss_sum;
+  const double loss = numbers_of(f.decoder.take_parts(0)).loss_sum;
   EXPECT_NEAR(-scores.log_probability.sum(at::kDouble).item<double>(), loss, 1e-6 * loss);
 }
 
@@ -153,7 +155,7 @@ TEST_P(DecoderTest, TwoRunsGiveTheSameBits) {
   at::manual_seed(6);
   const Tensor tokens = at::randint(0, 50, {4, 16}, at::kLong);
   Fixture a(GetParam()), b(GetParam());
-  EXPECT_EQ(a.run(tokens, 4).loss_sum, b.run(tokens, 4).loss_sum);
+  EXPECT_EQ(numbers_of(a.run(tokens, 4)).loss_sum, numbers_of(b.run(tokens, 4)).loss_sum);
   EXPECT_TRUE(at::equal(a.parameters.grad(), b.parameters.grad()));
 }
 

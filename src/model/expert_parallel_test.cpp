@@ -5,6 +5,7 @@
 #include "comm/thread_ranks.h"
 #include "model/decoder.h"
 #include "model/initialize.h"
+#include "parallel/loss_sum.h"
 
 namespace athanor::expert_parallel_test {
 namespace {
@@ -51,7 +52,7 @@ Result run(int64_t first_sequence, int64_t sequences, int64_t scored, int rank, 
   labels.aux_scale = 0.01 / 8;
   decoder.forward(0, tokens, &labels);
   decoder.backward(0, {}, nullptr);
-  const LossParts parts = decoder.take_parts(0);
+  const LossNumbers parts = numbers_of(decoder.take_parts(0));
   Result result{{}, parts.loss_sum, parts.aux_sum, {}};
   for (const BucketEntry& entry : parameters.table())
     result.grads[entry.name] = parameters.weight(entry.name).grad.clone();

@@ -8,6 +8,7 @@
 
 #include "model/decoder.h"
 #include "model/initialize.h"
+#include "parallel/loss_sum.h"
 
 namespace athanor::observer_test {
 namespace {
@@ -66,7 +67,7 @@ struct Fixture {
   double loss(int microbatch) {
     decoder->forward(microbatch, tokens, &labels);
     decoder->backward(microbatch, {}, nullptr);
-    return decoder->take_parts(microbatch).loss_sum;
+    return numbers_of(decoder->take_parts(microbatch)).loss_sum;
   }
   std::shared_ptr<Recorder> record() {
     auto recorder = std::make_shared<Recorder>();

@@ -40,9 +40,7 @@ void portable_adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tens
   changed.add_((memory.weight != old).sum());
 }
 
-}  // namespace
-
-int64_t adamw(const AdamwStep& rule, const AdamwMemory& memory) {
+int64_t adamw_on_host(const AdamwStep& rule, const AdamwMemory& memory) {
   auto *m = pointer<float>(memory.exp_avg), *v = pointer<float>(memory.exp_avg_sq), *grad = pointer<float>(memory.grad);
   const bool split = memory.master_low.defined();
   auto* master = split ? nullptr : pointer<float>(memory.weight);
@@ -56,7 +54,7 @@ int64_t adamw(const AdamwStep& rule, const AdamwMemory& memory) {
   return changed;
 }
 
-void adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tensor& grad_scale, const Tensor& changed) {
+void queue_adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tensor& grad_scale, const Tensor& changed) {
   if (!device::has_kernels(memory.weight)) return portable_adamw(rule, memory, grad_scale, changed);
   const device::OnStream stream(memory.weight);
   auto *m = data<float>(memory.exp_avg), *v = data<float>(memory.exp_avg_sq), *grad = data<float>(memory.grad);
@@ -70,14 +68,12 @@ void adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tensor& grad_
   }
 }
 
-Tensor sum_of_squares(const Tensor& x) {
-  if (!device::has_kernels(x)) return at::linalg_vector_norm(x, 2, {}, false, at::kDouble).square();
-  const auto fp64 = x.options().dtype(at::kDouble);
-  const Tensor out = at::zeros({}, fp64),
-               partials = at::empty({kernels::cuda::sum_of_squares_partials(x.numel())}, fp64);
-  kernels::cuda::sum_of_squares(device::OnStream(x), data<float>(x), x.numel(), data<double>(partials),
-                                data<double>(out));
-  return out;
+}  // namespace
+
+int64_t adamw(const AdamwStep& rule, const AdamwMemory& memory, const OnDevice& there) {
+  if (memory.weight.is_cpu()) return adamw_on_host(rule, memory);
+  queue_adamw(rule, memory, there.grad_scale, there.changed);
+  return 0;
 }
 
 }  // namespace athanor::ops

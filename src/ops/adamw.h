@@ -1,8 +1,8 @@
 #pragma once
-// AdamW over flat memory on any device, and the sum of squares that clipping needs (kernels/adamw.h).
+// AdamW over flat memory on any device (kernels/adamw.h).
 
 #include "kernels/adamw.h"
-#include "ops/tensor.h"
+#include "ops/update_memory.h"
 
 namespace athanor::ops {
 
@@ -14,16 +14,9 @@ struct AdamwMemory {
   Tensor grad;                 ///< fp32; becomes zero
 };
 
-/// Updates memory of the host. Returns the number of weights that changed.
-int64_t adamw(const kernels::AdamwStep& rule, const AdamwMemory& memory);
-
-/// Queues the update of memory on a device.
-/// @param grad_scale  in place of rule.grad_scale: fp32, one element, on the device. NaN: nothing changes, the gradient
-///                    included.
-/// @param changed     int64, one element, on the device: increased by the number of weights that changed.
-void adamw(const kernels::AdamwStep& rule, const AdamwMemory& memory, const Tensor& grad_scale, const Tensor& changed);
-
-/// Returns Σ x² of a tensor on a device, fp64, there. The host waits for nothing.
-Tensor sum_of_squares(const Tensor& x);
+/// Updates the memory, with the numbers of `there` where it is on a device: then the host does not wait, and
+/// there.grad_scale takes the place of rule.grad_scale. NaN: nothing changes, the gradient included.
+/// @return the number of weights that changed; 0 on a device, where there.changed is increased by it.
+int64_t adamw(const kernels::AdamwStep& rule, const AdamwMemory& memory, const OnDevice& there = {});
 
 }  // namespace athanor::ops

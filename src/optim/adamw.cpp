@@ -38,9 +38,7 @@ int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t s
   const auto state = [&](const Tensor& x) { return x.narrow(0, state_begin, range.size()); };
   const auto [weight, low, grad] = parameters().memory(range);
   const ops::AdamwMemory memory{weight, low, state(exp_avg()), state(exp_avg_sq()), grad};
-  if (weight.is_cpu()) return ops::adamw(rule, memory);
-  ops::adamw(rule, memory, given.on_device.grad_scale, given.on_device.changed);
-  return 0;
+  return ops::adamw(rule, memory, given.on_device);
 }
 
 }  // namespace athanor::inline optim

@@ -8,6 +8,7 @@
 #include "guarded/device.h"
 #include "kernels/error_bound.h"
 #include "ops/adamw.h"
+#include "ops/sum_of_squares.h"
 #include "ops/transfer.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"

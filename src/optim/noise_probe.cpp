@@ -1,7 +1,6 @@
 #include "optim/noise_probe.h"
 
-#include "ops/adamw.h"
-#include "optim/gradient_norm.h"
+#include "ops/sum_of_squares.h"
 
 namespace athanor::inline optim {
 namespace {
@@ -28,12 +27,7 @@ bool NoiseProbe::counts(const Bucket& bucket) const {
 void NoiseProbe::add_squares(FlatRange range, bool experts, int column) {
   if (range.size() == 0) return;
   const Tensor sum = squares_.select(0, experts ? 1 : 0).select(0, column);
-  const Tensor& grad = parameters_.grad();
-  if (grad.is_cpu()) {
-    sum.add_(sum_of_squares(grad, {&range, 1}));
-  } else {
-    sum.add_(ops::sum_of_squares(grad.narrow(0, range.begin, range.size())).reshape({}));
-  }
+  sum.add_(ops::sum_of_squares(parameters_.grad().narrow(0, range.begin, range.size())));
 }
 
 void NoiseProbe::add(const Bucket& bucket) {

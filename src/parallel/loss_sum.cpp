@@ -1,66 +1,59 @@
 #include "parallel/loss_sum.h"
 
+#include <cmath>
+
+#include "ops/fetched_numbers.h"
+
 namespace athanor::inline parallel {
 namespace {
 
-// Flattens values of one type into a tensor, and puts them back.
-class Packer {
- public:
-  explicit Packer(at::ScalarType type) : type_(type) {}
-
-  void add(double& value) {
-    parts_.push_back(at::full({1}, value, type_));
-    put_back_.emplace_back([&value](const Tensor& sum) { value = sum.item<double>(); });
+// Adds up tensors of one type over ranks as one, and puts the sums back.
+void sum_together(comm::Communicator& ranks, const std::vector<Tensor*>& tensors) {
+  std::vector<Tensor> parts;
+  for (const Tensor* each : tensors)
+    if (each->defined()) parts.push_back(each->reshape({-1}));
+  if (parts.empty()) return;
+  const Tensor packed = at::cat(parts);
+  ranks.all_reduce(packed).wait();
+  int64_t at = 0;
+  for (Tensor* each : tensors) {
+    if (!each->defined()) continue;
+    *each = packed.narrow(0, at, each->numel()).reshape(each->sizes()).clone();
+    at += each->numel();
   }
-  void add(int64_t& value) {
-    parts_.push_back(at::full({1}, value, type_));
-    put_back_.emplace_back([&value](const Tensor& sum) { value = sum.item<int64_t>(); });
-  }
-  void add(Tensor& value) {
-    if (!value.defined()) return;
-    ATHANOR_ASSERT(value.scalar_type() == type_);
-    parts_.push_back(value.reshape({-1}));
-    put_back_.emplace_back([&value](const Tensor& sum) { value = sum.reshape(value.sizes()).clone(); });
-  }
-
-  void sum(comm::Communicator& ranks) {
-    if (parts_.empty()) return;
-    const Tensor packed = at::cat(parts_);
-    ranks.all_reduce(packed).wait();
-    int64_t at = 0;
-    for (size_t i = 0; i < parts_.size(); ++i) {
-      put_back_[i](packed.narrow(0, at, parts_[i].numel()));
-      at += parts_[i].numel();
-    }
-  }
-
- private:
-  at::ScalarType type_;
-  std::vector<Tensor> parts_;
-  std::vector<std::function<void(const Tensor&)>> put_back_;
-};
+}
 
 }  // namespace
 
-void sum_over_ranks(comm::Communicator& ranks, LossParts& parts) {
+std::vector<Tensor*> LossTotals::tensors() {
+  std::vector<Tensor*> all = routers.tensors();
+  all.insert(all.begin(), &sums);
+  return all;
+}
+
+LossTotals totals_of(const LossParts& parts, at::Device device) {
+  const auto fp64 = at::TensorOptions(at::kDouble).device(device);
+  const Tensor sums = parts.sums.defined() ? parts.sums : at::zeros({LossParts::kNumSums}, fp64);
+  return {at::cat({sums, at::full({1}, static_cast<double>(parts.num_targets), fp64)}), parts.routers};
+}
+
+void sum_over_ranks(comm::Communicator& ranks, LossTotals& totals) {
   if (ranks.size() == 1) return;
-  Packer numbers(at::kDouble), counts(at::kLong);
-  if (parts.on_device.defined()) {
-    if (parts.on_device.size(0) == 3) {
-      const Tensor targets = at::full({1}, static_cast<double>(parts.num_targets), parts.on_device.options());
-      parts.on_device = at::cat({parts.on_device, targets});
-    }
-    numbers.add(parts.on_device);
-  } else {
-    numbers.add(parts.loss_sum);
-    numbers.add(parts.aux_sum);
-    numbers.add(parts.z_sum);
-    counts.add(parts.num_targets);
-  }
-  numbers.add(parts.routers.entropy_sum);
-  for (Tensor RouterCounts::*count : RouterCounts::kCounts) counts.add(parts.routers.*count);
-  numbers.sum(ranks);
-  counts.sum(ranks);
+  sum_together(ranks, {&totals.sums, &totals.routers.entropy_sum});
+  std::vector<Tensor*> counts;
+  for (Tensor RouterCounts::*count : RouterCounts::kCounts) counts.push_back(&(totals.routers.*count));
+  sum_together(ranks, counts);
+}
+
+LossNumbers numbers_of(const LossTotals& totals) {
+  const auto* const sums = totals.sums.const_data_ptr<double>();
+  return {sums[LossParts::kLoss], sums[LossParts::kAux], sums[LossParts::kZ], std::llround(sums[3]), totals.routers};
+}
+
+LossNumbers numbers_of(LossParts parts) {
+  LossTotals totals = totals_of(parts, parts.sums.defined() ? parts.sums.device() : at::Device(at::kCPU));
+  ops::fetch_together(totals.tensors());
+  return numbers_of(totals);
 }
 
 }  // namespace athanor::inline parallel

@@ -2,6 +2,7 @@
 // What the routers of a step counted.
 
 #include <array>
+#include <vector>
 
 #include "ops/tensor.h"
 
@@ -24,6 +25,15 @@ struct RouterCounts {
   /// The counts of type int64.
   static constexpr std::array kCounts = {&RouterCounts::chosen, &RouterCounts::taken,   &RouterCounts::to_rank,
                                          &RouterCounts::moved,  &RouterCounts::dropped, &RouterCounts::flat};
+
+  /// Returns those that are defined, in a fixed order.
+  std::vector<Tensor*> tensors() {
+    std::vector<Tensor*> defined;
+    for (Tensor RouterCounts::*each : kCounts)
+      if ((this->*each).defined()) defined.push_back(&(this->*each));
+    if (entropy_sum.defined()) defined.push_back(&entropy_sum);
+    return defined;
+  }
 
   /// Adds up; an undefined tensor counts as zeros.
   RouterCounts& operator+=(const RouterCounts& other) {

@@ -28,8 +28,8 @@ struct Labels {
   /// With a tree: int64 [S], the token after which each of the targets [1, S] is expected. A token may occur several
   /// times, in any order.
   Tensor rows;
-  // Gradients are those of loss_scale · loss_sum + aux_scale · aux_sum + z_scale · z_sum (LossParts), so that adding
-  // them up over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
+  // Gradients are those of loss_scale · loss + aux_scale · aux + z_scale · z (LossParts::sums), so that adding them up
+  // over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
   double loss_scale = 1;  ///< 1 / targets in the global batch
   double aux_scale = 0;   ///< moe.router_aux_loss_coef / (sparse layers · sequences in the global batch)
   double z_scale = 0;     ///< moe.router_z_loss_coef / (sparse layers · tokens in the global batch)
@@ -53,23 +53,17 @@ struct Microbatch {
 /// routers), so adding up over microbatches, stages and data ranks counts everything once. Tensor ranks have equal
 /// ones.
 struct LossParts {
-  double loss_sum = 0;  ///< cross entropy over targets, nats
+  enum Sum : int64_t { kLoss, kAux, kZ, kNumSums };
+  /// fp64 [3], where the model is: cross entropy over targets, nats; load-balancing loss (moe/balance_loss.h), over
+  /// layers and sequences; router z-loss, over layers and tokens. Undefined: zeros.
+  Tensor sums;
   int64_t num_targets = 0;
-  double aux_sum = 0;  ///< load-balancing loss (moe/balance_loss.h), over layers and sequences
-  double z_sum = 0;    ///< router z-loss, over layers and tokens
   RouterCounts routers;
-  /// On a device: loss_sum, aux_sum and z_sum, fp64 [3], there; the routers' counts are there as well. The three
-  /// numbers above are 0 until the step has fetched these (train/train_step.cpp). After a sum over ranks there is a
-  /// fourth, num_targets. Undefined on the host.
-  Tensor on_device;
 
   LossParts& operator+=(const LossParts& other) {
-    loss_sum += other.loss_sum;
+    if (other.sums.defined()) sums = sums.defined() ? sums + other.sums : other.sums;
     num_targets += other.num_targets;
-    aux_sum += other.aux_sum;
-    z_sum += other.z_sum;
     routers += other.routers;
-    if (other.on_device.defined()) on_device = on_device.defined() ? on_device + other.on_device : other.on_device;
     return *this;
   }
 };

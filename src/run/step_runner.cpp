@@ -124,8 +124,7 @@ void StepRunner::check_first_numbers(const StepReport& report, const Batch& batc
   if (report.step == first_step_ + 1)
     check_first_routing(config.model, report.parts.routers, batch.num_sequences * batch.seq_len);
   if (from_scratch_ && report.step == 1)
-    report_first_loss(config.model, width_ratio(config.optimizer, config.model),
-                      report.parts.loss_sum / static_cast<double>(report.parts.num_targets));
+    report_first_loss(config.model, width_ratio(config.optimizer, config.model), report.parts.mean_loss());
 }
 
 // Estimates from the time and the tokens of all steps since the first one of this attempt, which is slower than others;

@@ -102,7 +102,7 @@ class Smoke {
   std::vector<SmokeStep> steps(int64_t count) {
     for (int64_t step = 0; step < count && !(tracer_ && tracer_->has_all()); ++step) {
       const StepReport report = take(smoke_batch(step));
-      const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+      const double loss = report.parts.mean_loss();
       run_.steps.push_back({loss, report.grad_norm});
       if (step == 0) check_first(report, loss);
     }

@@ -7,8 +7,8 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "ops/fetched_numbers.h"
 #include "train/microbatch.h"
-#include "train/packed_numbers.h"
 
 namespace athanor::inline train {
 namespace {
@@ -59,6 +59,16 @@ bool CapturedStage::may_capture(const Key& key) {
   return false;
 }
 
+namespace {
+
+std::vector<Tensor*> tensors_of(LossParts& parts) {
+  std::vector<Tensor*> all = parts.routers.tensors();
+  all.insert(all.begin(), &parts.sums);
+  return all;
+}
+
+}  // namespace
+
 bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) {
   Labels fixed = labels;
   captured.input = at::empty_like(labels.packed);
@@ -68,7 +78,7 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
       stage_.forward(kRecorded, x, &fixed);
       stage_.backward(kRecorded, {}, nullptr);  // one rank: no sums
       captured.parts = stage_.take_parts(kRecorded);
-      captured.numbers = pack_numbers(tensors_of(captured.parts));
+      captured.numbers = ops::pack_numbers(tensors_of(captured.parts));
     });
     log::info("train.cuda_graphs: microbatches of {} x {} tokens are launched as a graph, which holds {} of memory",
               labels.targets.size(0), labels.targets.size(1),
@@ -87,7 +97,7 @@ bool CapturedStage::capture(Captured& captured, Tensor x, const Labels& labels) 
 // The next launch overwrites the graph's own numbers.
 LossParts CapturedStage::parts_of(const Captured& captured) const {
   LossParts parts = captured.parts;
-  unpack_numbers(captured.numbers.clone(), tensors_of(parts));
+  ops::unpack_numbers(captured.numbers.clone(), tensors_of(parts));
   return parts;
 }
 

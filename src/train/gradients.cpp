@@ -19,8 +19,8 @@ void NoiseMeasurement::ended(const Action& action) {
   probe_->add_first_microbatch();
 }
 
-LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
-                           const MicrobatchMeasurements* measured) {
+LossTotals run_microbatches(TrainState& s, std::span<const Microbatch> microbatches,
+                            const MicrobatchMeasurements* measured) {
   PhaseSpans* const spans = s.phases.spans.get();
   GradientReducer& reducer = s.optimizer.reducer;
   s.observers.begin_gradients();
@@ -39,11 +39,11 @@ LossParts run_microbatches(TrainState& s, std::span<const Microbatch> microbatch
     watch.add_to(is_forward ? report.forward_s : report.backward_s,
                  is_forward ? report.forward_wait_s : report.backward_wait_s);
   }
-  LossParts parts = pass.finish();
+  const LossParts parts = pass.finish();
   s.phases.enter(board::Phase::kReduce);
   reducer.finish();
   s.observers.end_gradients();
-  return parts;
+  return totals_of(parts, s.model.device());
 }
 
 }  // namespace athanor::inline train

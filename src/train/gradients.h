@@ -43,7 +43,7 @@ struct MicrobatchMeasurements {
 /// @param microbatches  as many as the schedule has, on the model's device.
 /// @param measured      null: nothing is.
 /// @return the parts of this rank's stages.
-LossParts run_microbatches(TrainState& state, std::span<const Microbatch> microbatches,
-                           const MicrobatchMeasurements* measured = nullptr);
+LossTotals run_microbatches(TrainState& state, std::span<const Microbatch> microbatches,
+                            const MicrobatchMeasurements* measured = nullptr);
 
 }  // namespace athanor::inline train

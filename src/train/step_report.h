@@ -10,8 +10,8 @@
 #include "optim/gradient_norm.h"
 #include "optim/largest_logit.h"
 #include "optim/noise_scale.h"
+#include "parallel/loss_sum.h"
 #include "parallel/reduction_clock.h"
-#include "parallel/stage.h"
 #include "train/step_guard.h"
 #include "train/update_metrics.h"
 
@@ -20,7 +20,7 @@ namespace athanor::inline train {
 /// They are those of the whole batch and equal on all ranks, except for times and `reduction`, which are this rank's.
 struct StepReport {
   int64_t step = 0;                ///< number of this update in the run, from 1
-  LossParts parts;                 ///< sums over the batch, on the host
+  LossNumbers parts;               ///< sums over the batch
   double grad_norm = 0;            ///< before clipping
   RankNorms rank_norms;            ///< parts of the norm, by data rank and by expert rank; empty for one rank
   std::vector<PartSquares> noise;  ///< by group of parameters; empty except in steps of metrics.noise_scale_interval

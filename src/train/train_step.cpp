@@ -2,17 +2,15 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <utility>
 
 #include "config/due.h"
-#include "ops/transfer.h"
+#include "ops/fetched_numbers.h"
 #include "optim/clip.h"
-#include "optim/schedule.h"
-#include "parallel/loss_sum.h"
 #include "train/gradients.h"
 #include "train/microbatch.h"
-#include "train/packed_numbers.h"
 #include "train/update_sums.h"
 #include "train/weight_update.h"
 
@@ -74,22 +72,14 @@ void Step::compute_gradients() {
   take_microbatches();
   NoiseMeasurement noise(state_, report_.step);
   const MicrobatchMeasurements measured{report_, watch_, noise};
-  report_.parts = run_microbatches(state_, microbatches_, &measured);
-  const Tensor squares = noise.finish();
+  numbers_.losses = run_microbatches(state_, microbatches_, &measured);
+  numbers_.noise = noise.finish();
   const ModelState& model = state_.model;
-  sum_over_ranks(model.mesh.group(GroupKind::kPipeline), report_.parts);
-  sum_over_ranks(model.mesh.group(GroupKind::kData), report_.parts);
-  if (!model.device().is_cpu()) {
-    on_device_ = {gradient_norms_on_device(model.parameters, model.plan), squares, {}};
-    if (state_.compute_clock) state_.compute_clock->stop();
-    return;
-  }
-  if (squares.defined()) report_.noise = part_squares(squares, model.plan);
-  const GradientNorms norms = gradient_norms(model.parameters, model.plan);
-  report_.grad_norm = norms.total;
-  report_.rank_norms = {norms.ranks, norms.experts};
-  report_.reduction = state_.optimizer.reducer.trace();
-  watch_.add_to(report_.backward_s, report_.backward_wait_s);
+  sum_over_ranks(model.mesh.group(GroupKind::kPipeline), numbers_.losses);
+  sum_over_ranks(model.mesh.group(GroupKind::kData), numbers_.losses);
+  numbers_.squares = gradient_squares(model.parameters, model.plan);
+  if (state_.compute_clock) state_.compute_clock->stop();
+  if (!is_queued()) watch_.add_to(report_.backward_s, report_.backward_wait_s);
 }
 
 void Step::update(const StepLimits& limits, UpdateObserver* observer) {
@@ -101,94 +91,81 @@ void Step::update(const StepLimits& limits, UpdateObserver* observer) {
   was_updated_ = true;
   const SchedulePoint now{report_.step - state_.position.phase.schedule_begin,
                           state_.position.tokens_seen + num_tokens()};
-  is_warming_up_ = is_warming_up(state_.config.optimizer, now);
   report_.lr = learning_rate(state_.config.optimizer, now, state_.config.train.steps);
-  on_device_ ? queue_update() : update_on_host();
-}
-
-void Step::judge() {
-  const LossParts& parts = report_.parts;
-  const double loss = parts.loss_sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
-  report_.verdict = athanor::judge(loss, report_.grad_norm, limits_);
-}
-
-void Step::update_on_host() {
-  judge();
-  if (report_.verdict != Verdict::kApply) return;
-  ModelState& model = state_.model;
+  if (state_.compute_clock) state_.compute_clock->start();
+  const std::optional<Update> update = is_queued() ? queued_update(now) : judged_update(now);
+  if (!update) return;
   OptimizerSet& optimizers = state_.optimizer.set;
-  const double scale = clip_scale(state_.config.optimizer, report_.grad_norm, is_warming_up_);
-  take_counts(report_, model.plan, optimizers,
-              update_and_gather(model, optimizers, {report_.step, report_.lr, scale}, observer_, state_.phases));
-  if (optimizers.qk_clip()) report_.largest_logit = largest_logit_of(optimizers.qk_clip()->numbers());
-  learn_from_choices(model, report_.parts.routers, num_tokens(), state_.config.moe.bias_update_rate);
+  numbers_.changed = update_and_gather(state_.model, optimizers, *update, observer_, state_.phases);
+  if (optimizers.qk_clip()) numbers_.logits = optimizers.qk_clip()->numbers();
+  learn_from_choices(state_.model, numbers_.losses.routers, num_tokens(), state_.config.moe.bias_update_rate,
+                     is_queued() ? update->on_device.applies() : Tensor());
+  if (state_.compute_clock) state_.compute_clock->stop();  // what the next step reads counts in no step
 }
+
+// The update of a step whose numbers are on the host; nothing if the step is refused.
+std::optional<Update> Step::judged_update(const SchedulePoint& now) {
+  fetch_numbers();
+  judge();
+  if (report_.verdict != Verdict::kApply) return std::nullopt;
+  const OptimizerConfig& config = state_.config.optimizer;
+  return Update{report_.step, report_.lr, clip_scale(config, report_.grad_norm, is_warming_up(config, now)), {}};
+}
+
+void Step::judge() { report_.verdict = athanor::judge(report_.parts.mean_loss(), report_.grad_norm, limits_); }
 
 namespace {
 
 // Whether the guard lets the step pass: what judge() decides, from numbers on the device. bool, one element.
-Tensor applies_on_device(const StepLimits& limits, const LossParts& parts, const Tensor& norm) {
-  const Tensor sum = parts.on_device.select(0, 0);
-  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(sum));
+Tensor passes_there(const StepLimits& limits, const LossTotals& losses, const Tensor& norm) {
+  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(losses.loss()));
   if (std::isinf(limits.loss) && std::isinf(limits.grad_norm)) return finite;
-  const Tensor loss = parts.on_device.size(0) > 3 ? sum / parts.on_device.select(0, 3).clamp_min(1)
-                                                  : sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
+  const Tensor loss = losses.loss() / losses.num_targets().clamp_min(1);
   return finite.logical_and(norm.le(limits.grad_norm)).logical_and(loss.le(limits.loss));
 }
 
 }  // namespace
 
-// The factor of the gradient is NaN if the step is refused: with that, optimizers change nothing.
-void Step::queue_update() {
-  const Tensor& norm = on_device_->norms.total;
-  if (state_.compute_clock) state_.compute_clock->start();
-  const Tensor clipped = clip_scale(state_.config.optimizer, norm, is_warming_up_);
+// The update of a step whose numbers come later. The factor of the gradient is NaN if the step is refused: with that,
+// optimizers change nothing.
+Update Step::queued_update(const SchedulePoint& now) const {
+  const Tensor& norm = numbers_.squares.norm;
+  const OptimizerConfig& config = state_.config.optimizer;
+  const Tensor clipped = clip_scale(config, norm, is_warming_up(config, now));
   const Tensor scale =
-      at::where(applies_on_device(limits_, report_.parts, norm), clipped, std::numeric_limits<double>::quiet_NaN())
+      at::where(passes_there(limits_, numbers_.losses, norm), clipped, std::numeric_limits<double>::quiet_NaN())
           .to(at::kFloat)
           .reshape({1});
-  on_device_->changed = update_and_gather(state_.model, state_.optimizer.set,
-                                          {report_.step, report_.lr, 1, {scale, {}}}, observer_, state_.phases);
-  learn_from_choices(state_.model, report_.parts.routers, num_tokens(), state_.config.moe.bias_update_rate,
-                     scale.isnan().logical_not());
-  if (state_.compute_clock) state_.compute_clock->stop();  // what the next step reads counts in no step
+  return {report_.step, report_.lr, 1, {scale, {}}};
 }
 
-bool Step::may_send_ahead() const {
-  return on_device_.has_value() && !state_.optimizer.set.second_backward(report_.step + 1);
-}
+bool Step::may_send_ahead() const { return is_queued() && !state_.optimizer.set.second_backward(report_.step + 1); }
 
 void Step::send_ahead(const Batch& next) {
   state_.ahead = SentAhead{report_.step + 1, next.next, microbatches_of(next, report_.step + 1)};
   send_to(state_.model.device(), state_.ahead->microbatches);
 }
 
-// In one copy, which is the only wait of the host.
-void Step::fetch_numbers() {
-  LossParts& parts = report_.parts;
-  const ShardPlan& plan = state_.model.plan;
-  const auto& qk_clip = state_.optimizer.set.qk_clip();
-  auto& [norms, noise, changed] = *on_device_;
-  Tensor observed = observer_ ? observer_->numbers_on_device() : Tensor();
-  Tensor logits = qk_clip && was_updated_ ? qk_clip->numbers() : Tensor();
-  std::vector<Tensor*> all = tensors_of(parts);
-  for (Tensor* each : {&norms.total, &changed, &norms.squares, &observed, &noise, &logits})
+std::vector<Tensor*> Step::Numbers::tensors() {
+  std::vector<Tensor*> all = losses.tensors();
+  for (Tensor* each : {&squares.norm, &changed, &squares.of_ranks, &noise, &logits})
     if (each->defined()) all.push_back(each);
-  unpack_numbers(ops::fetch(pack_numbers(all)).clone(), all);
-  parts.loss_sum = parts.on_device[0].item<double>();
-  parts.aux_sum = parts.on_device[1].item<double>();
-  parts.z_sum = parts.on_device[2].item<double>();
-  if (parts.on_device.size(0) > 3) parts.num_targets = std::llround(parts.on_device[3].item<double>());
-  parts.on_device = Tensor();
-  report_.grad_norm = norms.total.item<double>();
-  if (norms.squares.defined()) {
-    const GradientNorms found = norms_of(norms.squares, plan);
-    report_.rank_norms = {found.ranks, found.experts};
-  }
-  if (changed.defined()) take_counts(report_, plan, state_.optimizer.set, changed);
-  if (noise.defined()) report_.noise = part_squares(noise, plan);
-  if (observed.defined()) observer_->take_numbers(observed);
-  if (logits.defined()) report_.largest_logit = largest_logit_of(logits);
+  return all;
+}
+
+// From a device in one copy, which is the only wait of the host.
+void Step::fetch_numbers() {
+  std::vector<Tensor*> all = numbers_.tensors();
+  if (observer_) std::ranges::copy(observer_->numbers(), std::back_inserter(all));
+  ops::fetch_together(all);
+  const ShardPlan& plan = state_.model.plan;
+  report_.parts = numbers_of(numbers_.losses);
+  const GradientNorms norms = norms_of(numbers_.squares, plan);
+  report_.grad_norm = norms.total;
+  report_.rank_norms = {norms.ranks, norms.experts};
+  if (numbers_.changed.defined()) take_counts(report_, plan, state_.optimizer.set, numbers_.changed);
+  if (numbers_.noise.defined()) report_.noise = part_squares(numbers_.noise, plan);
+  if (numbers_.logits.defined()) report_.largest_logit = largest_logit_of(numbers_.logits);
   if (state_.compute_clock) report_.device_s = state_.compute_clock->seconds();
   report_.reduction = state_.optimizer.reducer.trace();
 }
@@ -200,9 +177,9 @@ void Step::advance() {
 }
 
 StepReport Step::finish() {
-  if (on_device_) fetch_numbers();
+  fetch_numbers();
   if (!was_updated_) return std::move(report_);
-  if (on_device_) judge();
+  judge();
   const bool is_applied = report_.verdict == Verdict::kApply;
   if (is_applied) advance();
   if (!is_applied) report_.largest_logit.reset();

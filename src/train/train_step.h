@@ -7,6 +7,9 @@
 
 #include "dataset/loader.h"
 #include "ops/label_draw.h"
+#include "optim/gradient_norm.h"
+#include "optim/schedule.h"
+#include "parallel/loss_sum.h"
 #include "train/step_report.h"
 #include "train/step_stopwatch.h"
 #include "train/train_state.h"
@@ -56,17 +59,22 @@ class Step {
   int64_t num_tokens() const { return batch_.num_sequences * batch_.seq_len; }
   std::vector<Microbatch> microbatches_of(const Batch& batch, int64_t step) const;
   void take_microbatches();
-  void judge();
-  void update_on_host();
-  void queue_update();
+  bool is_queued() const { return state_.model.is_queued(); }
+  std::optional<Update> judged_update(const SchedulePoint& now);
+  Update queued_update(const SchedulePoint& now) const;
   void fetch_numbers();
+  void judge();
   void advance();
 
-  // Numbers that the host does not have before finish(), on a device.
-  struct OnDevice {
-    GradientNormsOnDevice norms;
+  // The numbers of the step, where the model is until they are fetched; undefined: the step has none, or not yet.
+  struct Numbers {
+    LossTotals losses;
+    GradientSquares squares;
     Tensor noise;    // what StepReport::noise is made of (part_squares)
     Tensor changed;  // see take_counts
+    Tensor logits;   // of QK-clip
+
+    std::vector<Tensor*> tensors();
   };
 
   TrainState& state_;
@@ -74,8 +82,8 @@ class Step {
   StepStopwatch watch_;
   StepReport report_;
   std::vector<Microbatch> microbatches_;
-  std::optional<OnDevice> on_device_;
-  bool is_warming_up_ = false, was_updated_ = false;
+  Numbers numbers_;
+  bool was_updated_ = false;
   StepLimits limits_;
   UpdateObserver* observer_ = nullptr;
   std::unique_ptr<UpdateSums> sums_;  // in the steps of metrics.update_watch_interval

@@ -2,6 +2,7 @@
 // Looks at the weights around an update.
 
 #include <cstdint>
+#include <vector>
 
 #include "layout/buckets.h"
 #include "ops/tensor.h"
@@ -16,10 +17,9 @@ class UpdateObserver {
   /// two calls the optimizer updates this range and nothing else.
   virtual void before_update(FlatRange range) = 0;
   virtual void after_update(FlatRange range) = 0;
-  /// On a device: returns numbers (fp64, one dim) that the host fetches with those of the step; undefined: none.
-  virtual Tensor numbers_on_device() { return {}; }
-  /// Gets them.
-  virtual void take_numbers(const Tensor& /*on_host*/) {}
+  /// Returns numbers of this object, fp64, where the model is: the host fetches them with those of the step, after
+  /// which they are there.
+  virtual std::vector<Tensor*> numbers() { return {}; }
 };
 constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <map>
 
@@ -121,16 +122,10 @@ void UpdateSums::read_state(const Piece& piece, FlatRange range) {
   add(piece.row, kUnderflown, second.lt(kLeastNormal).logical_and_(has_moment).sum());
 }
 
-Tensor UpdateSums::numbers_on_device() {
-  if (sums_.is_cpu()) return {};
-  const Tensor others = also_ ? also_->numbers_on_device() : Tensor();
-  return others.defined() ? at::cat({sums_.reshape({-1}), others}) : sums_.reshape({-1});
-}
-
-void UpdateSums::take_numbers(const Tensor& on_host) {
-  const int64_t own = sums_.numel();
-  sums_ = on_host.narrow(0, 0, own).clone().view(sums_.sizes());
-  if (also_ && on_host.numel() > own) also_->take_numbers(on_host.narrow(0, own, on_host.numel() - own));
+std::vector<Tensor*> UpdateSums::numbers() {
+  std::vector<Tensor*> all = {&sums_};
+  if (also_) std::ranges::copy(also_->numbers(), std::back_inserter(all));
+  return all;
 }
 
 std::vector<ParameterUpdate> UpdateSums::take(double lr) {

@@ -25,8 +25,7 @@ class UpdateSums : public UpdateObserver {
 
   void before_update(FlatRange range) override;
   void after_update(FlatRange range) override;
-  Tensor numbers_on_device() override;
-  void take_numbers(const Tensor& on_host) override;
+  std::vector<Tensor*> numbers() override;
 
   /// Returns the numbers of every parameter of the model, in the order of its inventory. To be called after an update
   /// that was applied, on every rank. Collective over the world: one sum of 8 numbers for each parameter.
@@ -49,7 +48,7 @@ class UpdateSums : public UpdateObserver {
   UpdateObserver* also_;
   std::vector<Piece> pieces_;   // in the order of flat memory
   std::vector<Before> before_;  // what the pieces of the present block were
-  Tensor sums_;                 // [parameters, columns] fp64; on a device until take_numbers
+  Tensor sums_;                 // [parameters, columns] fp64, where the model is until they are fetched
 };
 
 /// Returns the most that UpdateSums holds for a time in an update, by the bytes of an element of a block. Copies are

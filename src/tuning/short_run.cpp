@@ -133,7 +133,7 @@ double ShortRun::step() {
   const Batch batch = batches_.take();
   const StepReport report = train_step(state_, batch);
   if (report.verdict != Verdict::kApply) return std::numeric_limits<double>::quiet_NaN();
-  return report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+  return report.parts.mean_loss();
 }
 
 }  // namespace athanor::inline tuning

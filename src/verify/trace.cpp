@@ -44,10 +44,10 @@ std::vector<int64_t> list_of(const Tensor& counts) {
 }  // namespace
 
 StepNumbers numbers_of(const StepReport& report) {
-  const LossParts& parts = report.parts;
+  const LossNumbers& parts = report.parts;
   StepNumbers n;
   n.targets = parts.num_targets;
-  n.loss = parts.loss_sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
+  n.loss = parts.mean_loss();
   n.aux = parts.aux_sum, n.z = parts.z_sum;
   n.grad_norm = report.grad_norm, n.lr = report.lr;
   if (parts.routers.defined()) {

@@ -24,7 +24,7 @@ double without_sign_of_nan(double value) {
 
 std::string cause_of(const StepReport& report, const NumbersVerdict& verdict, const std::string& gradient,
                      int num_ranks) {
-  const double loss = report.parts.loss_sum / static_cast<double>(report.parts.num_targets);
+  const double loss = report.parts.mean_loss();
   std::string text = fmt::format("the loss is {} and the gradient norm {}; ", without_sign_of_nan(loss),
                                  without_sign_of_nan(report.grad_norm));
   if (verdict.origin) text += verdict.origin->text(num_ranks) + "; ";
@@ -74,7 +74,7 @@ StepLimits RefusedSteps::limits() const {
 
 StepFate RefusedSteps::fate_of(const StepReport& report, const Batch& batch, int64_t saved_step) {
   if (report.verdict == Verdict::kRefuse) return refuse(report, batch, saved_step);
-  const double loss = report.parts.loss_sum / static_cast<double>(std::max<int64_t>(1, report.parts.num_targets));
+  const double loss = report.parts.mean_loss();
   const SpikeFindings found = state_.position.spikes.take(report.step, loss, report.grad_norm);
   if (state_.model.mesh.is_first()) tell(found, report);
   if (report.verdict == Verdict::kApply) return {.is_applied = true};

@@ -74,9 +74,8 @@ void StepWatches::note_what_does_not_learn(const StepReport& report) {
   };
   if (!frozen.empty())
     note("frozen", describe_frozen(frozen, report.step, state_.config.integrity.interval), {{"parameters", frozen}});
-  const LossParts& parts = report.parts;
-  const double loss = parts.loss_sum / static_cast<double>(std::max<int64_t>(1, parts.num_targets));
-  const std::string stuck = stuck_.took(report.step, loss, report.grad_norm, parts.num_targets);
+  const double loss = report.parts.mean_loss();
+  const std::string stuck = stuck_.took(report.step, loss, report.grad_norm, report.parts.num_targets);
   if (!stuck.empty()) note("stuck", fmt::format("step {}: {}", report.step, stuck), nlohmann::ordered_json::object());
   const std::string experts = experts_.took(report.step, report.parts.routers);
   for (const UpdateFault& fault : updates_.took(report.step, report.updates))

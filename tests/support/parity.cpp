@@ -12,6 +12,7 @@
 #include "arch/inventory.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/safetensors.h"
+#include "parallel/loss_sum.h"
 #include "train/microbatch.h"
 #include "train/train_state.h"
 
@@ -48,11 +49,11 @@ void write(const std::string& path, const Named& tensors) {
   writer.commit();
 }
 
-LossParts forward_backward(TrainState& state, const Microbatch& microbatch) {
+LossNumbers forward_backward(TrainState& state, const Microbatch& microbatch) {
   Decoder& decoder = *state.model.chunks.front();
   decoder.forward(0, microbatch.tokens, &microbatch.labels);
   decoder.backward(0, {}, nullptr);
-  return decoder.take_parts(0);
+  return numbers_of(decoder.take_parts(0));
 }
 
 void add_parameters(Named& out, const TrainState& state, const std::string& prefix, bool gradients) {
@@ -82,8 +83,8 @@ void run(const Arguments& given) {
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
   Named out = {{"logits", state.model.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};
-  const LossParts parts = forward_backward(state, microbatch);
-  out.emplace_back("loss", at::scalar_tensor(parts.loss_sum / static_cast<double>(parts.num_targets)));
+  const LossNumbers parts = forward_backward(state, microbatch);
+  out.emplace_back("loss", at::scalar_tensor(parts.mean_loss()));
   if (config.model.is_moe()) {
     const double layer_sequences = static_cast<double>(config.model.num_sparse_layers() * batch.num_sequences);
     out.emplace_back("aux_loss", at::scalar_tensor(parts.aux_sum / layer_sequences));

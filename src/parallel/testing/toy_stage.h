@@ -43,13 +43,15 @@ struct ToyStage : Stage {
   Tensor backward(int microbatch, Tensor dy, GradientReducer* sums) override {
     if (sums) sums_began_at.push_back(microbatch);
     Kept& kept = kept_.at(microbatch);
+    Tensor& totals = parts_[microbatch].sums;
+    totals = at::zeros({LossParts::kNumSums}, at::kDouble);
     if (number == last) {
       const Tensor targets = kept.targets.unsqueeze(-1).to(at::kDouble);
-      parts_[microbatch].loss_sum = (kept.y * targets).sum().item<double>();
+      totals[LossParts::kLoss] = (kept.y * targets).sum();
       parts_[microbatch].num_targets = kept.targets.numel();
       dy = targets.expand_as(kept.y);
     }
-    parts_[microbatch].aux_sum = number + 1;  // small integers: exact in every order
+    totals[LossParts::kAux] = number + 1;  // small integers: exact in every order
     const Tensor dz = dy * (1 - kept.y * kept.y);
     gradient.add_(kept.x.reshape({-1, kWidth}).t().matmul(dz.reshape({-1, kWidth})));
     Tensor dx = dz.matmul(weight.t());

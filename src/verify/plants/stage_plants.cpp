@@ -86,8 +86,7 @@ bool count_twice(LossParts& parts, const Mesh&) {
 }
 
 bool divide_loss(LossParts& parts, const Mesh& mesh) {
-  parts.loss_sum /= mesh.layout().data();
-  if (parts.on_device.defined()) parts.on_device[0].div_(mesh.layout().data());  // there the loss is its first number
+  parts.sums[LossParts::kLoss].div_(mesh.layout().data());
   return mesh.layout().data() > 1;
 }
 

@@ -1,18 +1,17 @@
-#include "train/packed_numbers.h"
+#include "ops/fetched_numbers.h"
 
 #include <utility>
+#include <vector>
 
-namespace athanor::inline train {
+#include "ops/transfer.h"
 
-std::vector<Tensor*> tensors_of(LossParts& parts) {
-  std::vector<Tensor*> tensors;
-  const auto add = [&](Tensor& each) {
-    if (each.defined()) tensors.push_back(&each);
-  };
-  add(parts.on_device);
-  for (Tensor RouterCounts::*each : RouterCounts::kCounts) add(parts.routers.*each);
-  add(parts.routers.entropy_sum);
-  return tensors;
+namespace athanor::ops {
+
+void fetch_together(std::span<Tensor* const> tensors) {
+  std::vector<Tensor*> there;
+  for (Tensor* each : tensors)
+    if (!each->is_cpu()) there.push_back(each);
+  if (!there.empty()) unpack_numbers(fetch(pack_numbers(there)).clone(), there);
 }
 
 Tensor pack_numbers(std::span<Tensor* const> tensors) {
@@ -29,4 +28,4 @@ void unpack_numbers(const Tensor& packed, std::span<Tensor* const> tensors) {
   }
 }
 
-}  // namespace athanor::inline train
+}  // namespace athanor::ops
