@@ -94,9 +94,8 @@ LayerStatistics::LayerStatistics(const TrainState& state, bool histograms)
   const Layout& layout = model.mesh.layout();
   const bool shares_tokens = state.config.parallelism.sequence_parallel && layout.tensor() > 1;
   counts_activations_ = shares_tokens || layout.coordinate(model.mesh.rank(), Axis::kTensor) == 0;
-  for_each_canonical(model, [&](const BucketEntry& entry, FlatRange range) {
-    pieces_.push_back({range, std::min(entry.forward_index, num_layers_ + 1)});
-  });
+  for (const auto& [entry, range] : canonical_parts(model))
+    pieces_.push_back({range, std::min(entry->forward_index, num_layers_ + 1)});
   const at::Device device = model.device();
   on_device_ = !device.is_cpu();
   sums_ = at::zeros({num_layers_ + 2, Columns::total(histograms)}, at::TensorOptions(at::kDouble).device(device));

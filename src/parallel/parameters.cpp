@@ -132,7 +132,8 @@ void ParameterStore::write_master(int64_t at, std::span<const float> values) {
   });
 }
 
-void ParameterStore::fill_master(const std::string& name, const Source& source) {
+void ParameterStore::fill_master(const std::string& name,
+                                 const std::function<void(int64_t first, std::span<float> out)>& source) {
   constexpr int64_t kBlock = int64_t{1} << 16;  // 256 KiB: what a core's cache holds between source and rounding
   const BucketEntry& e = entry(name);
   const auto fill = [&](int64_t begin, int64_t size, auto take) {

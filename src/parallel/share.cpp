@@ -7,7 +7,7 @@ namespace {
 
 Tensor text_tensor(int64_t size) { return at::empty({size}, at::kByte); }
 
-void finish(const WaitFor& wait, comm::Pending pending) { wait(pending); }
+void finish(const std::function<void(comm::Pending& pending)>& wait, comm::Pending pending) { wait(pending); }
 
 int64_t size_of(const std::string& text) { return static_cast<int64_t>(text.size()); }
 
@@ -33,7 +33,8 @@ void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) 
   }
 }
 
-std::string broadcast_text(comm::Communicator& ranks, const std::string& text, const WaitFor& wait, int root) {
+std::string broadcast_text(comm::Communicator& ranks, const std::string& text,
+                           const std::function<void(comm::Pending& pending)>& wait, int root) {
   if (ranks.size() == 1) return text;
   const Tensor size = at::full({1}, size_of(text), at::kLong);
   finish(wait, ranks.broadcast(size, root));
@@ -43,7 +44,8 @@ std::string broadcast_text(comm::Communicator& ranks, const std::string& text, c
   return {static_cast<const char*>(bytes.data_ptr()), static_cast<size_t>(bytes.numel())};
 }
 
-std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text, const WaitFor& wait) {
+std::vector<std::string> gather_texts(comm::Communicator& ranks, const std::string& text,
+                                      const std::function<void(comm::Pending& pending)>& wait) {
   if (ranks.size() == 1) return {text};
   const Tensor sizes = at::empty({ranks.size()}, at::kLong);
   finish(wait, ranks.all_gather(sizes, at::full({1}, size_of(text), at::kLong)));

@@ -29,9 +29,8 @@ RunConfig without_what_may_differ(RunConfig config) {
   return config;
 }
 
-using DescribeChanges = std::function<std::vector<std::string>(const std::string& first)>;
-
-// Compares a text of all ranks. `changes` describes how this rank's differs from the first rank's. Collective.
+// Compares a text of all ranks. `changes_from` describes how this rank's differs from the first rank's. Collective.
+template <class DescribeChanges>
 void require_same_text(const std::string& own, comm::World& world, const std::string& remedy,
                        const DescribeChanges& changes_from) {
   if (world.size() == 1) return;

@@ -83,7 +83,7 @@ void take(TrainState& state, CheckedNumbers checked) {
 // Loads what is needed, with other copies of files that are damaged as long as there are any. Collective.
 std::optional<NotFinite> load_what_is_in_order(const CheckpointReader& checkpoint,
                                                const std::vector<TargetView>& targets, const Team& team,
-                                               const FileSupply& supply) {
+                                               FileSupply& supply) {
   for (FileDamage damage;;) {
     std::exception_ptr failure;
     try {
@@ -119,7 +119,7 @@ std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std:
   return loaded;
 }
 
-bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, const FileSupply& supply) {
+bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, FileSupply& supply) {
   const Team team = team_of(state.model.mesh);
   CheckedNumbers checked;
   std::vector<TargetView> targets;

@@ -46,11 +46,13 @@ void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chos
 std::optional<LoadedNewest> load_newest_checkpoint(TrainState& state, const std::filesystem::path& folder);
 
 /// Brings files of a checkpoint to where they are read. Both are collective, and throw the same on every rank.
-struct FileSupply {
+class FileSupply {
+ public:
+  virtual ~FileSupply() = default;
   /// Makes these files, which this rank reads, readable in the checkpoint's folder.
-  std::function<void(const std::set<std::string>& files)> fetch;
+  virtual void fetch(const std::set<std::string>& files) = 0;
   /// Puts other copies in the place of the files that this rank found damaged; false, on every rank, if none found any.
-  std::function<bool(const FileDamage& damage)> replace;
+  virtual bool replace(const FileDamage& damage) = 0;
 };
 
 /// Loads a checkpoint whose files lie on several nodes, as load_checkpoint does, and compares the hashes of what is
@@ -58,7 +60,7 @@ struct FileSupply {
 /// @return false, after a warning, if it is damaged or not finite, or could not be read; weights may then be half
 /// filled, and the optimizer's state is zero.
 /// @throws as load_checkpoint for a checkpoint that does not fit.
-bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, const FileSupply& supply);
+bool load_from_nodes(TrainState& state, const CheckpointReader& checkpoint, FileSupply& supply);
 
 /// Loads the weights of a model-only checkpoint or of another `transformers` folder. If the run's vocabulary is larger,
 /// its further rows begin as a fresh model's do. Moments, step and ledger stay as they are. Collective.

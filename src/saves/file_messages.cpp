@@ -130,7 +130,7 @@ class Inflow {
   int64_t total_ = 0, received_ = 0;
 };
 
-void wait_for_all(std::vector<comm::Pending>& pending, const WaitFor& wait) {
+void wait_for_all(std::vector<comm::Pending>& pending, const std::function<void(comm::Pending& pending)>& wait) {
   for (comm::Pending& each : pending) wait(each);
   pending.clear();
 }
@@ -138,7 +138,7 @@ void wait_for_all(std::vector<comm::Pending>& pending, const WaitFor& wait) {
 // Exchanges what tells the receivers which files will come.
 std::vector<std::string> exchange_heads(comm::Communicator& group, const std::optional<OutgoingFiles>& out,
                                         const std::string& head, const std::vector<IncomingFiles>& in,
-                                        const WaitFor& wait) {
+                                        const std::function<void(comm::Pending& pending)>& wait) {
   std::vector<comm::Pending> pending;
   const Tensor length = at::full({1}, static_cast<int64_t>(head.size()), at::kLong);
   std::vector<Tensor> lengths, texts;
@@ -165,7 +165,8 @@ std::vector<std::string> exchange_heads(comm::Communicator& group, const std::op
 }  // namespace
 
 void exchange_files(comm::Communicator& group, const std::optional<OutgoingFiles>& out,
-                    const std::vector<IncomingFiles>& in, const WaitFor& wait, const Worked& worked) {
+                    const std::vector<IncomingFiles>& in, const std::function<void(comm::Pending& pending)>& wait,
+                    const Worked& worked) {
   Outflow outflow(out.value_or(OutgoingFiles{}));
   const auto heads = exchange_heads(group, out, outflow.head(), in, wait);
   std::deque<Inflow> inflows;

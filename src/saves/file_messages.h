@@ -28,6 +28,7 @@ struct IncomingFiles {
 /// @throws IoError for a file that could not be read or written, on the rank where that happened; and CheckpointError
 /// on a rank that received from one that could not send, or a name that is no plain file name. Both at the end.
 void exchange_files(comm::Communicator& group, const std::optional<OutgoingFiles>& out,
-                    const std::vector<IncomingFiles>& in, const WaitFor& wait, const Worked& worked = {});
+                    const std::vector<IncomingFiles>& in, const std::function<void(comm::Pending& pending)>& wait,
+                    const Worked& worked = {});
 
 }  // namespace athanor::inline saves

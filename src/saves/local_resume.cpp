@@ -108,6 +108,17 @@ void check_step(const CheckpointReader& checkpoint, int64_t step) {
                            checkpoint.folder().string(), found.dump(), step);
 }
 
+class SupplyOfNodes : public FileSupply {
+ public:
+  SupplyOfNodes(LocalFiles& files, const Manifest& manifest) : files_(files), manifest_(manifest) {}
+  void fetch(const std::set<std::string>& needed) override { files_.fetch(manifest_, needed); }
+  bool replace(const FileDamage& damage) override { return files_.replace(manifest_, damage); }
+
+ private:
+  LocalFiles& files_;
+  const Manifest& manifest_;
+};
+
 }  // namespace
 
 std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
@@ -122,11 +133,11 @@ std::optional<fs::path> load_local(TrainState& state, const LocalStart& local) {
       check_step(*checkpoint, local.choice->step);
     });
   };
-  const FileSupply supply{
-      [&](const std::set<std::string>& needed) { files.fetch(checkpoint->manifest(), needed); },
-      [&](const FileDamage& damage) { return files.replace(checkpoint->manifest(), damage); },
+  const auto load = [&] {
+    SupplyOfNodes supply(files, checkpoint->manifest());
+    return load_from_nodes(state, *checkpoint, supply);
   };
-  const bool loaded = passes(open, team) && load_from_nodes(state, *checkpoint, supply);
+  const bool loaded = passes(open, team) && load();
   team.on_all([] {});  // no rank reads there any more
   if (local.nodes.is_leader(team.index)) local.found->drop_fetched(local.choice->attempt, local.choice->step);
   if (!loaded) return std::nullopt;

@@ -22,7 +22,7 @@ std::vector<std::string> write_own(const LocalPlace& place, int64_t step, const 
 }
 
 void copy_to_partner(const LocalPlace& place, int64_t step, std::vector<std::string> own, comm::Communicator& group,
-                     const WaitFor& wait, const WriteOptions& options) {
+                     const std::function<void(comm::Pending& pending)>& wait, const WriteOptions& options) {
   const int rank = group.rank(), partner = place.nodes.partner_rank(rank);
   if (partner < 0) return;
   const auto folder = place.store.staging(place.attempt, step);
@@ -51,7 +51,8 @@ std::pair<LocalPart, PartPlaces> describe(const LocalPlace& place, int64_t step,
 
 void write_local_checkpoint(const LocalPlace& place, int64_t step, const std::vector<PieceView>& pieces,
                             const nlohmann::json& model, const nlohmann::json& state, const Team& team,
-                            comm::Communicator& group, const WaitFor& wait, const WriteOptions& options) {
+                            comm::Communicator& group, const std::function<void(comm::Pending& pending)>& wait,
+                            const WriteOptions& options) {
   const bool is_leader = place.nodes.is_leader(team.index);
   const auto on_leaders = [&](const std::function<void()>& act) {
     team.on_all([&] {

@@ -35,6 +35,7 @@ constexpr int64_t local_copies(int num_nodes) { return num_nodes == 1 ? 2 : 4; }
 /// before it stays.
 void write_local_checkpoint(const LocalPlace& place, int64_t step, const std::vector<PieceView>& pieces,
                             const nlohmann::json& model, const nlohmann::json& state, const Team& team,
-                            comm::Communicator& group, const WaitFor& wait, const WriteOptions& options);
+                            comm::Communicator& group, const std::function<void(comm::Pending& pending)>& wait,
+                            const WriteOptions& options);
 
 }  // namespace athanor::inline saves

@@ -75,8 +75,7 @@ Slice slice_of(const BucketEntry& entry, FlatRange range) {
   return slice;
 }
 
-void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
-                          const std::function<void(const VisitPart&)>& for_each_written,
+void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh, std::span<const EntryPart> written,
                           std::vector<PieceView>& pieces) {
   for (const auto& optimizer : set.optimizers()) {
     for (const HeldState& held : optimizer->state()) {
@@ -84,9 +83,8 @@ void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
         if (mesh.is_first()) pieces.push_back(piece_of(held.kind.tensor_name(""), whole_slice({1}), held.values));
         continue;
       }
-      for_each_written([&](const BucketEntry& entry, FlatRange range) {
-        if (updates(*optimizer, entry)) add_pieces_of_kind(*optimizer, held, entry, range, pieces);
-      });
+      for (const auto& [entry, range] : written)
+        if (updates(*optimizer, *entry)) add_pieces_of_kind(*optimizer, held, *entry, range, pieces);
     }
   }
 }

@@ -8,6 +8,7 @@
 // that it holds: they are small.
 
 #include <functional>
+#include <span>
 #include <vector>
 
 #include "checkpoint/reader.h"
@@ -19,13 +20,15 @@ namespace athanor::inline train {
 /// Returns the elements of a range of flat memory that are an entry's, as a slice of its tensor.
 Slice slice_of(const BucketEntry& entry, FlatRange range);
 
-/// Takes a part of an entry: a range of flat memory within it.
-using VisitPart = std::function<void(const BucketEntry& entry, FlatRange range)>;
+/// A part of an entry: a range of flat memory within it.
+struct EntryPart {
+  const BucketEntry* entry;  ///< of a table that outlives it
+  FlatRange range;
+};
 
 /// Appends the pieces that this rank writes.
-/// @param for_each_written  visits the parts of each entry that this rank writes, in the order of the table.
-void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh,
-                          const std::function<void(const VisitPart&)>& for_each_written,
+/// @param written  the parts of each entry that this rank writes, in the order of the table.
+void add_optimizer_pieces(const OptimizerSet& set, const Mesh& mesh, std::span<const EntryPart> written,
                           std::vector<PieceView>& pieces);
 
 /// Appends, as targets of a load, the per-element state of an owned range of flat memory within one entry.

@@ -1,7 +1,6 @@
 #pragma once
 // What a rank of a run is doing: shown on the board of its node, timed, and logged for a trace.
 
-#include <functional>
 #include <memory>
 
 #include "board/publisher.h"
@@ -37,21 +36,28 @@ class PhaseSpans {
   size_t open_ = SpanLog::kNone;
 };
 
+/// Is told of each phase when it begins.
+class PhaseWatcher {
+ public:
+  virtual ~PhaseWatcher() = default;
+  virtual void begins(board::Phase phase) = 0;
+};
+
 struct RunPhases {
   board::Publisher board;
-  std::function<void(board::Phase)> begins;  ///< if set, is called when a phase begins
-  std::shared_ptr<PhaseTimes> times;         ///< may be null, as may the next one
+  PhaseWatcher* watcher = nullptr;  ///< may be null, as may the next two
+  std::shared_ptr<PhaseTimes> times;
   std::shared_ptr<PhaseSpans> spans;
 
   /// Whether anything is to be told of a phase.
-  bool are_seen() const { return board || begins || times || spans; }
+  bool are_seen() const { return board || watcher || times || spans; }
 
   /// @param microbatch  −1 outside of forward and backward.
   void enter(board::Phase phase, int microbatch = -1) const {
     board.set_phase(phase, microbatch);
     if (times) times->enter(phase);
     if (spans) spans->enter(phase);
-    if (begins) begins(phase);
+    if (watcher) watcher->begins(phase);
   }
 };
 

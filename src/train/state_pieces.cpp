@@ -1,7 +1,5 @@
 #include "train/state_pieces.h"
 
-#include <functional>
-
 #include "ops/transfer.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
@@ -13,29 +11,31 @@ constexpr const char* kMaster = "master";
 
 std::string tensor_name(const char* kind, const BucketEntry& e) { return std::string(kind) + "/" + e.name; }
 
-using Visit = VisitPart;
-
-// What of each parameter lies in the ranges that `part` gives of each bucket.
-void for_each_part(const ParameterStore& parameters, const std::function<FlatRange(const Bucket&)>& part,
-                   const Visit& visit) {
+// What of each parameter lies in the ranges that `range_of` gives of each bucket.
+template <class RangeOf>
+std::vector<EntryPart> parts_of_buckets(const ParameterStore& parameters, const RangeOf& range_of) {
+  std::vector<EntryPart> parts;
   auto bucket = parameters.buckets().begin();
   for (const BucketEntry& e : parameters.table()) {
     while (e.flat_begin >= bucket->range.end) ++bucket;
-    const FlatRange common = intersect(e.range(), part(*bucket));
-    if (common.size() > 0) visit(e, common);
+    const FlatRange common = intersect(e.range(), range_of(*bucket));
+    if (common.size() > 0) parts.push_back({&e, common});
   }
+  return parts;
 }
 
 // The parts of each parameter that this rank writes.
-void for_each_written(const ModelState& model, Writers writers, const Visit& visit) {
+std::vector<EntryPart> written_parts(const ModelState& model, Writers writers) {
+  std::vector<EntryPart> parts;
   auto bucket = model.parameters.buckets().begin();
   for (const BucketEntry& e : model.parameters.table()) {
     while (e.flat_begin >= bucket->range.end) ++bucket;
     for (const FlatRange part : model.plan.of(*bucket).shards.written(bucket->range, writers)) {
       const FlatRange common = intersect(e.range(), part);
-      if (common.size() > 0) visit(e, common);
+      if (common.size() > 0) parts.push_back({&e, common});
     }
   }
+  return parts;
 }
 
 void add_master_target(TrainState& state, const BucketEntry& e, FlatRange range, std::vector<TargetView>& targets) {
@@ -69,13 +69,12 @@ void gather_weights(ModelState& model) {
 
 }  // namespace
 
-void for_each_canonical(const ParameterStore& parameters, const ShardPlan& plan, const Visit& visit) {
-  for_each_part(
-      parameters, [&](const Bucket& bucket) { return plan.canonical(bucket); }, visit);
+std::vector<EntryPart> canonical_parts(const ParameterStore& parameters, const ShardPlan& plan) {
+  return parts_of_buckets(parameters, [&](const Bucket& bucket) { return plan.canonical(bucket); });
 }
 
-void for_each_canonical(const ModelState& model, const Visit& visit) {
-  for_each_canonical(model.parameters, model.plan, visit);
+std::vector<EntryPart> canonical_parts(const ModelState& model) {
+  return canonical_parts(model.parameters, model.plan);
 }
 
 Team team_of(const Mesh& mesh) {
@@ -93,7 +92,8 @@ Team team_of(const Mesh& mesh) {
 
 std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
   std::vector<PieceView> pieces;
-  for_each_written(model, writers, [&](const BucketEntry& e, FlatRange range) {
+  for (const auto& [entry, range] : written_parts(model, writers)) {
+    const BucketEntry& e = *entry;
     const auto read = [&parameters = model.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
     PieceView piece{tensor_name(kMaster, e), slice_of(e, range), nullptr, read};
@@ -104,41 +104,39 @@ std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
       };
     }
     pieces.push_back(std::move(piece));
-  });
+  }
   return pieces;
 }
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
   const Writers writers = parse_writers(state.config.checkpoint.writers);
   std::vector<PieceView> pieces = master_pieces(state.model, writers);
-  add_optimizer_pieces(
-      state.optimizer.set, state.model.mesh, [&](const Visit& visit) { for_each_written(state.model, writers, visit); },
-      pieces);
+  add_optimizer_pieces(state.optimizer.set, state.model.mesh, written_parts(state.model, writers), pieces);
   return pieces;
 }
 
 std::vector<PieceView> gradient_pieces(const ModelState& model) {
   std::vector<PieceView> pieces;
-  for_each_canonical(model, [&](const BucketEntry& e, FlatRange range) {
+  for (const auto& [entry, range] : canonical_parts(model)) {
     const Tensor grad = model.parameters.grad().narrow(0, range.begin, range.size());
     const auto read = [grad](int64_t first, std::span<float> out) {
       ops::fetch_bytes(grad.narrow(0, first, std::ssize(out)), out.data());
     };
     pieces.push_back(
-        {tensor_name("grad", e), slice_of(e, range), grad.is_cpu() ? grad.data_ptr<float>() : nullptr, read});
-  });
+        {tensor_name("grad", *entry), slice_of(*entry, range), grad.is_cpu() ? grad.data_ptr<float>() : nullptr, read});
+  }
   return pieces;
 }
 
 std::vector<TargetView> state_targets(TrainState& state, const FreshState& fresh) {
   std::vector<TargetView> targets;
   const auto owned = [&](const Bucket& bucket) { return state.model.plan.owned(bucket); };
-  for_each_part(state.model.parameters, owned, [&](const BucketEntry& e, FlatRange range) {
-    const comm::Communicator* copies = state.model.plan.of(e.replication).copies;
-    if (copies && copies->rank() != 0) return;
-    add_master_target(state, e, range, targets);
-    if (!fresh.has(e.name)) add_element_targets(state.optimizer.set, e, range, targets);
-  });
+  for (const auto& [entry, range] : parts_of_buckets(state.model.parameters, owned)) {
+    const comm::Communicator* copies = state.model.plan.of(entry->replication).copies;
+    if (copies && copies->rank() != 0) continue;
+    add_master_target(state, *entry, range, targets);
+    if (!fresh.has(entry->name)) add_element_targets(state.optimizer.set, *entry, range, targets);
+  }
   if (!fresh.all)
     add_whole_targets(
         state.optimizer.set, [&](const BucketEntry& e) { return !fresh.has(e.name); }, targets);

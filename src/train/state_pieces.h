@@ -2,6 +2,7 @@
 // A rank's part of the state as slices of whole tensors, named as checkpoints name them: the slices that it writes and
 // reads.
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -20,11 +21,11 @@ namespace athanor::inline train {
 /// long as it works.
 Team team_of(const Mesh& mesh);
 
-/// Calls `visit` for each part of a parameter that this rank counts for sums over all ranks: together the ranks have
-/// every element once. In the order of the parameters, in time that is linear in their number.
-void for_each_canonical(const ModelState& model, const VisitPart& visit);
+/// Returns the parts of parameters that this rank counts for sums over all ranks: together the ranks have every element
+/// once. In the order of the parameters, in time that is linear in their number.
+std::vector<EntryPart> canonical_parts(const ModelState& model);
 /// The same of a store, also of one without memory.
-void for_each_canonical(const ParameterStore& parameters, const ShardPlan& plan, const VisitPart& visit);
+std::vector<EntryPart> canonical_parts(const ParameterStore& parameters, const ShardPlan& plan);
 
 /// Returns the pieces of the master weights ("master/NAME") and of the optimizers' state ("exp_avg/NAME", ...) that
 /// this rank writes. If several ranks own the same elements each returns a part, so that together the ranks' pieces

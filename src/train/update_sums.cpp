@@ -65,9 +65,8 @@ double orthogonal_norm(const ParameterSpec& spec, const OptimizerConfig& config)
 UpdateSums::UpdateSums(const TrainState& state, UpdateObserver* also) : state_(state), also_(also) {
   std::map<std::string, int64_t> row_of;
   for (const ParameterSpec& spec : make_inventory(state.config.model)) row_of.emplace(spec.name, std::ssize(row_of));
-  for_each_canonical(state.model, [&](const BucketEntry& entry, FlatRange range) {
-    pieces_.push_back({range, row_of.at(entry.name), optimizer_of(state.optimizer.set, entry)});
-  });
+  for (const auto& [entry, range] : canonical_parts(state.model))
+    pieces_.push_back({range, row_of.at(entry->name), optimizer_of(state.optimizer.set, *entry)});
   sums_ =
       at::zeros({std::ssize(row_of), kNumUpdateColumns}, at::TensorOptions(at::kDouble).device(state.model.device()));
 }
@@ -155,16 +154,12 @@ std::vector<ParameterUpdate> UpdateSums::take(double lr) {
 double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan& plan) {
   const bool bf16 = parameters.master_low().defined();
   const double copied = bf16 ? 7 : 5, results = bf16 ? 16 : 10;
-  struct Canonical {
-    FlatRange range;
-  };
-  std::vector<Canonical> pieces;
-  for_each_canonical(parameters, plan, [&](const BucketEntry&, FlatRange range) { pieces.push_back({range}); });
+  const std::vector<EntryPart> pieces = canonical_parts(parameters, plan);
   double most = 0;
   const auto add_range = [&](FlatRange range) {
     for (int64_t at = range.begin; at < range.end; at += kUpdateBlock) {
       int64_t elements = 0, largest = 0;
-      for_each_piece_in(pieces, {at, std::min(range.end, at + kUpdateBlock)}, [&](FlatRange here, const Canonical&) {
+      for_each_piece_in(pieces, {at, std::min(range.end, at + kUpdateBlock)}, [&](FlatRange here, const EntryPart&) {
         elements += here.size(), largest = std::max(largest, here.size());
       });
       most = std::max(most, copied * static_cast<double>(elements) + results * static_cast<double>(largest));

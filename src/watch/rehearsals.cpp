@@ -147,7 +147,7 @@ Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext
     if (!fault.host.empty() && std::ranges::find(hosts, fault.host) == hosts.end())
       log::warn_on_all("rehearsal: {} does not act: no rank of this attempt is on that host", describe(fault));
   }
-  at.phases.begins = [this](board::Phase phase) { enter(phase); };
+  at.phases.watcher = this;
   const at::Device device = state.model.device();
   const auto slows_device = [&](const FaultConfig& fault) {
     return fault.kind == "slow" && is_computed(fault.phase) && is_here(fault);
@@ -156,7 +156,7 @@ Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext
 }
 
 Rehearsals::~Rehearsals() {
-  at_.phases.begins = nullptr;
+  at_.phases.watcher = nullptr;
   try {
     tear_checkpoints();  // that of the last step
   } catch (const std::exception& error) {
@@ -215,7 +215,7 @@ void Rehearsals::observe(const Observation& o) {
   }
 }
 
-void Rehearsals::enter(board::Phase phase) {
+void Rehearsals::begins(board::Phase phase) {
   const std::string name = board::phase_name(static_cast<uint32_t>(phase));
   if (phase == board::Phase::kData) acted_.clear();
   tear_checkpoints();

@@ -22,21 +22,21 @@ void check_faults(const RunConfig& config, int world_size);
 
 /// An observer that plays the faults of this rank. It is added before all others, so that these see what it does. It
 /// also acts when phases begin.
-class Rehearsals : public Observer {
+class Rehearsals : public Observer, public PhaseWatcher {
  public:
-  /// Makes itself `at.phases.begins`. The references must outlive this.
+  /// Makes itself `at.phases.watcher`. The references must outlive this.
   Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext& at);
   ~Rehearsals() override;
 
   void begin_gradients() override;
   void observe(const Observation& observation) override;
+  void begins(board::Phase phase) override;
 
   /// Warns of faults that have not acted although their step has passed: what they act on did not occur, so the run has
   /// not survived them. To be called when the run is complete. Collective.
   void tell_what_did_not_act();
 
  private:
-  void enter(board::Phase phase);
   bool is_here(const FaultConfig& fault) const;
   bool is_time(const FaultConfig& fault) const;
   bool is_in_its_step(const FaultConfig& fault, const Observation& observation) const;

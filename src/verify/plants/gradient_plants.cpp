@@ -10,10 +10,10 @@ namespace {
 
 using Phase = Observation::Phase;
 
+// Calls act(bucket, phase, values) for each bucket before and after it is reduced.
+template <class Act>
 class BucketFault : public Observer {
  public:
-  using Act = std::function<void(const Bucket&, Phase, const Tensor& values)>;
-
   BucketFault(const ParameterStore& parameters, Act act) : act_(std::move(act)) {
     for (const Bucket& bucket : parameters.buckets()) buckets_[bucket_place(parameters, bucket)] = &bucket;
   }
@@ -26,6 +26,11 @@ class BucketFault : public Observer {
   Act act_;
 };
 
+template <class Act>
+void add_bucket_fault(TrainState& state, Act act) {
+  state.observers.add(std::make_shared<BucketFault<Act>>(state.model.parameters, std::move(act)));
+}
+
 // Changes a bucket before it is summed. Returns whether it did.
 using Change = bool (*)(const TrainState& state, const Bucket& bucket, const Tensor& values);
 
@@ -33,10 +38,9 @@ class BeforeReduction : public Plant {
  public:
   explicit BeforeReduction(Change change) : change_(change) {}
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketFault>(
-        state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
-          if (phase == Phase::kReduce) count(change_(state, bucket, values));
-        }));
+    add_bucket_fault(state, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
+      if (phase == Phase::kReduce) count(change_(state, bucket, values));
+    });
   }
 
  private:
@@ -94,14 +98,13 @@ class NotAddedOverReplicas : public Plant {
  public:
   explicit NotAddedOverReplicas(Replication replication) : replication_(replication) {}
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketFault>(state.model.parameters,
-                                                      [this](const Bucket& bucket, Phase phase, const Tensor& values) {
-                                                        if (bucket.replication != replication_) return;
-                                                        if (phase == Phase::kReduced) own_[&bucket] = values.clone();
-                                                        if (phase != Phase::kAddedOverReplicas) return;
-                                                        values.copy_(own_.at(&bucket));
-                                                        count(true);
-                                                      }));
+    add_bucket_fault(state, [this](const Bucket& bucket, Phase phase, const Tensor& values) {
+      if (bucket.replication != replication_) return;
+      if (phase == Phase::kReduced) own_[&bucket] = values.clone();
+      if (phase != Phase::kAddedOverReplicas) return;
+      values.copy_(own_.at(&bucket));
+      count(true);
+    });
   }
 
  private:
@@ -113,11 +116,10 @@ class NotAddedOverReplicas : public Plant {
 class CrossedBuckets : public Plant {
  public:
   void watch(TrainState& state) override {
-    state.observers.add(std::make_shared<BucketFault>(
-        state.model.parameters, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
-          if (phase == Phase::kReduce) waiting_.clear();
-          if (phase == Phase::kReduced && !state.model.plan.of(bucket).replicas) cross(bucket, values);
-        }));
+    add_bucket_fault(state, [this, &state](const Bucket& bucket, Phase phase, const Tensor& values) {
+      if (phase == Phase::kReduce) waiting_.clear();
+      if (phase == Phase::kReduced && !state.model.plan.of(bucket).replicas) cross(bucket, values);
+    });
   }
 
  private:
@@ -141,19 +143,15 @@ class CrossedBuckets : public Plant {
 }  // namespace
 
 std::vector<Row> gradient_plants() {
-  const auto before = [](Change change) { return [change] { return std::make_unique<BeforeReduction>(change); }; };
-  const auto not_added = [](Replication kind) {
-    return [kind] { return std::make_unique<NotAddedOverReplicas>(kind); };
-  };
   return {
-      {"grad.crossed_buckets", [] { return std::make_unique<CrossedBuckets>(); }},
-      {"grad.doubled_reduction", before(sum_first_bucket_twice)},
-      {"grad.missing_reduction", before(lose_first_bucket)},
-      {"grad.router_unsynchronised", before(lose_routers)},
-      {"grad.wrong_group", before(sum_experts_over_others)},
-      {"grad.wrong_scale", before(average_last_bucket)},
-      {"pipeline.tied_once", not_added(Replication::kTied)},
-      {"sequence.norm_unsynchronised", not_added(Replication::kPartial)},
+      {"grad.crossed_buckets", make_of<CrossedBuckets>},
+      {"grad.doubled_reduction", make_of<BeforeReduction, sum_first_bucket_twice>},
+      {"grad.missing_reduction", make_of<BeforeReduction, lose_first_bucket>},
+      {"grad.router_unsynchronised", make_of<BeforeReduction, lose_routers>},
+      {"grad.wrong_group", make_of<BeforeReduction, sum_experts_over_others>},
+      {"grad.wrong_scale", make_of<BeforeReduction, average_last_bucket>},
+      {"pipeline.tied_once", make_of<NotAddedOverReplicas, Replication::kTied>},
+      {"sequence.norm_unsynchronised", make_of<NotAddedOverReplicas, Replication::kPartial>},
   };
 }
 

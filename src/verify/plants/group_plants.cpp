@@ -13,20 +13,19 @@ class OneShardOfNorm : public Plant {
  public:
   Backend wrap_group(const comm::GroupOptions& options, Backend backend) override {
     struct Decorator : comm::BackendDecorator {
-      Decorator(Inner inner, std::function<void()> acted)
-          : comm::BackendDecorator(std::move(inner)), acted_(std::move(acted)) {}
+      Decorator(Inner inner, OneShardOfNorm& plant) : comm::BackendDecorator(std::move(inner)), plant_(plant) {}
       Work _allgather_base(at::Tensor& out, at::Tensor& in, const c10d::AllgatherOptions& how) override {
         Work work = comm::BackendDecorator::_allgather_base(out, in, how);
         if (in.scalar_type() != at::kDouble || in.numel() != 2) return work;
         work->wait();
         out.view({getSize(), 2}).narrow(0, 1, getSize() - 1).zero_();
-        acted_();
+        plant_.count(true);
         return work;
       }
-      std::function<void()> acted_;
+      OneShardOfNorm& plant_;
     };
     if (options.name != group_name(GroupKind::kData)) return backend;
-    return c10::make_intrusive<Decorator>(std::move(backend), [this] { count(true); });
+    return c10::make_intrusive<Decorator>(std::move(backend), *this);
   }
 };
 
@@ -101,11 +100,10 @@ class AttentionSums : public Plant {
 }  // namespace
 
 std::vector<Row> group_plants() {
-  const auto sums = [](int times) { return [times] { return std::make_unique<AttentionSums>(times); }; };
   return {
-      {"norm.one_shard", [] { return std::make_unique<OneShardOfNorm>(); }},
-      {"tensor.doubled_all_reduce", sums(2)},
-      {"tensor.missing_all_reduce", sums(0)},
+      {"norm.one_shard", make_of<OneShardOfNorm>},
+      {"tensor.doubled_all_reduce", make_of<AttentionSums, 2>},
+      {"tensor.missing_all_reduce", make_of<AttentionSums, 0>},
   };
 }
 

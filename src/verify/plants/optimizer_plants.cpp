@@ -157,10 +157,10 @@ class StaleHome : public HomeExchanges {
 
 std::vector<Row> optimizer_plants() {
   return {
-      {"lamb.own_part_of_norm", [] { return std::make_unique<OwnPartOfNorms>(); }},
-      {"lamb.ratio_of_all_experts", [] { return std::make_unique<RatioOfAllExperts>(); }},
-      {"muon.crossed_parts", [] { return std::make_unique<CrossedParts>(); }},
-      {"muon.stale_home", [] { return std::make_unique<StaleHome>(); }},
+      {"lamb.own_part_of_norm", make_of<OwnPartOfNorms>},
+      {"lamb.ratio_of_all_experts", make_of<RatioOfAllExperts>},
+      {"muon.crossed_parts", make_of<CrossedParts>},
+      {"muon.stale_home", make_of<StaleHome>},
   };
 }
 

@@ -100,8 +100,8 @@ class SwappedMicrobatches : public Plant {
 
 std::vector<Row> pipeline_plants() {
   return {
-      {"pipeline.microbatch_swapped", [] { return std::make_unique<SwappedMicrobatches>(); }},
-      {"pipeline.wrong_dtype", [] { return std::make_unique<WrongType>(); }},
+      {"pipeline.microbatch_swapped", make_of<SwappedMicrobatches>},
+      {"pipeline.wrong_dtype", make_of<WrongType>},
   };
 }
 

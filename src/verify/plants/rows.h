@@ -1,7 +1,6 @@
 #pragma once
 // Lists the plants that each file makes. names.h contains their names and what they do.
 
-#include <functional>
 #include <memory>
 #include <string_view>
 #include <vector>
@@ -12,8 +11,14 @@ namespace athanor::inline verify::plants {
 
 struct Row {
   std::string_view name;  ///< as in names.h
-  std::function<std::unique_ptr<Plant>()> make;
+  std::unique_ptr<Plant> (*make)();
 };
+
+/// Makes a plant of type P from these arguments: make_of<P, 2> is a value of Row::make.
+template <class P, auto... kArguments>
+std::unique_ptr<Plant> make_of() {
+  return std::make_unique<P>(kArguments...);
+}
 
 std::vector<Row> gradient_plants();
 std::vector<Row> stage_plants();

@@ -100,10 +100,10 @@ bool scale_by_own_targets(Labels& labels, const Mesh& mesh) {
 
 std::vector<Row> sophiag_plants() {
   return {
-      {"sophiag.own_seed", [] { return std::make_unique<WrongDraws>(draw_from_own_seed); }},
-      {"sophiag.scale_of_one_rank", [] { return std::make_unique<WrongDraws>(scale_by_own_targets); }},
-      {"sophiag.stale_hessian", [] { return std::make_unique<StaleHessian>(); }},
-      {"sophiag.targets_of_one_rank", [] { return std::make_unique<TargetsOfOneRank>(); }},
+      {"sophiag.own_seed", make_of<WrongDraws, draw_from_own_seed>},
+      {"sophiag.scale_of_one_rank", make_of<WrongDraws, scale_by_own_targets>},
+      {"sophiag.stale_hessian", make_of<StaleHessian>},
+      {"sophiag.targets_of_one_rank", make_of<TargetsOfOneRank>},
   };
 }
 

@@ -17,19 +17,18 @@ class WrongLabels : public Plant {
 
   std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers& layers, const Mesh& mesh) override {
     struct Decorator : StageDecorator {
-      Decorator(Stage& stage, std::function<Labels(const Labels&)> changed)
-          : StageDecorator(stage), changed_(std::move(changed)) {}
+      Decorator(Stage& stage, WrongLabels& plant, const StageLayers& layers, const Mesh& mesh)
+          : StageDecorator(stage), plant_(plant), layers_(layers), mesh_(mesh) {}
       Tensor forward(int microbatch, Tensor x, const Labels* labels) override {
-        const Labels wrong = changed_(*labels);
+        Labels wrong = *labels;
+        plant_.count(plant_.change_(wrong, layers_, mesh_));
         return StageDecorator::forward(microbatch, std::move(x), &wrong);
       }
-      std::function<Labels(const Labels&)> changed_;
+      WrongLabels& plant_;
+      StageLayers layers_;
+      const Mesh& mesh_;
     };
-    return std::make_unique<Decorator>(stage, [this, layers, &mesh](const Labels& labels) {
-      Labels wrong = labels;
-      count(change_(wrong, layers, mesh));
-      return wrong;
-    });
+    return std::make_unique<Decorator>(stage, *this, layers, mesh);
   }
 
  private:
@@ -42,16 +41,17 @@ class WrongParts : public Plant {
 
   std::unique_ptr<Stage> wrap_stage(Stage& stage, const StageLayers&, const Mesh& mesh) override {
     struct Decorator : StageDecorator {
-      Decorator(Stage& stage, std::function<void(LossParts&)> change)
-          : StageDecorator(stage), change_(std::move(change)) {}
+      Decorator(Stage& stage, WrongParts& plant, const Mesh& mesh)
+          : StageDecorator(stage), plant_(plant), mesh_(mesh) {}
       LossParts take_parts(int microbatch) override {
         LossParts parts = StageDecorator::take_parts(microbatch);
-        change_(parts);
+        plant_.count(plant_.change_(parts, mesh_));
         return parts;
       }
-      std::function<void(LossParts&)> change_;
+      WrongParts& plant_;
+      const Mesh& mesh_;
     };
-    return std::make_unique<Decorator>(stage, [this, &mesh](LossParts& parts) { count(change_(parts, mesh)); });
+    return std::make_unique<Decorator>(stage, *this, mesh);
   }
 
  private:
@@ -93,14 +93,12 @@ bool divide_loss(LossParts& parts, const Mesh& mesh) {
 }  // namespace
 
 std::vector<Row> stage_plants() {
-  const auto labels = [](ChangeLabels change) { return [change] { return std::make_unique<WrongLabels>(change); }; };
-  const auto parts = [](ChangeParts change) { return [change] { return std::make_unique<WrongParts>(change); }; };
   return {
-      {"loss.divided_twice", parts(divide_loss)},
-      {"pipeline.aux_lost", labels(lose_balancing)},
-      {"router.count_twice", parts(count_twice)},
-      {"router.z_loss_lost_on_tensor_ranks", labels(lose_z_loss)},
-      {"tensor.vocabulary_offset", labels(shift_vocabulary)},
+      {"loss.divided_twice", make_of<WrongParts, divide_loss>},
+      {"pipeline.aux_lost", make_of<WrongLabels, lose_balancing>},
+      {"router.count_twice", make_of<WrongParts, count_twice>},
+      {"router.z_loss_lost_on_tensor_ranks", make_of<WrongLabels, lose_z_loss>},
+      {"tensor.vocabulary_offset", make_of<WrongLabels, shift_vocabulary>},
   };
 }
 
