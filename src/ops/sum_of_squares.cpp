@@ -3,6 +3,7 @@
 #include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <cmath>
 #include <vector>
 
 #include "kernels/adamw.h"
@@ -55,6 +56,10 @@ Tensor sum_of_squares(std::span<const Tensor> parts) {
   std::vector<Tensor> sums = {at::zeros({}, parts.front().options().dtype(at::kDouble))};
   for (const Tensor& part : parts) sums.push_back(sum_there(part).reshape({}));
   return at::stack(sums).sum();
+}
+
+Tensor square_root(const Tensor& x) {
+  return x.is_cpu() ? at::scalar_tensor(std::sqrt(x.item<double>()), at::kDouble) : x.sqrt();
 }
 
 Tensor sum_by_rows(const Tensor& numbers) {

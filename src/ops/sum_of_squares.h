@@ -13,6 +13,10 @@ namespace athanor::ops {
 Tensor sum_of_squares(std::span<const Tensor> parts);
 inline Tensor sum_of_squares(const Tensor& x) { return sum_of_squares({&x, 1}); }
 
+/// Returns the root of fp64 without dims, where it is: correctly rounded on the host, where libtorch's is that of a
+/// library which may be off by one unit.
+Tensor square_root(const Tensor& x);
+
 /// Returns the sum of fp64 [rows, columns]: on the host each row's, from the first to the last; on a device in its own
 /// order.
 Tensor sum_by_rows(const Tensor& numbers);

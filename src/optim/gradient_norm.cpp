@@ -33,7 +33,7 @@ Tensor gather_squares(const Tensor& own, const ShardPlan& plan) {
 
 GradientSquares gradient_squares(const ParameterStore& parameters, const ShardPlan& plan) {
   const Tensor& grad = parameters.grad();
-  if (plan.is_trivial()) return {ops::sum_of_squares(grad).sqrt(), {}};
+  if (plan.is_trivial()) return {ops::square_root(ops::sum_of_squares(grad)), {}};
   const auto of = [&](bool experts) {
     std::vector<Tensor> parts;
     for (const FlatRange& range : canonical_ranges(parameters, plan, experts))
@@ -41,7 +41,7 @@ GradientSquares gradient_squares(const ParameterStore& parameters, const ShardPl
     return parts.empty() ? at::zeros({}, grad.options().dtype(at::kDouble)) : ops::sum_of_squares(parts);
   };
   const Tensor all = gather_squares(at::stack({of(false), of(true)}), plan);
-  return {ops::sum_by_rows(all).sqrt(), all};
+  return {ops::square_root(ops::sum_by_rows(all)), all};
 }
 
 GradientNorms norms_of(const GradientSquares& squares, const ShardPlan& plan) {

@@ -22,7 +22,7 @@ Slice slice_of(const BucketEntry& entry, FlatRange range);
 
 /// A part of an entry: a range of flat memory within it.
 struct EntryPart {
-  const BucketEntry* entry;  ///< of a table that outlives it
+  const BucketEntry* entry;  ///< in a table that outlives it
   FlatRange range;
 };
 

@@ -118,7 +118,7 @@ namespace {
 
 // Whether the guard lets the step pass: what judge() decides, from numbers on the device. bool, one element.
 Tensor passes_there(const StepLimits& limits, const LossTotals& losses, const Tensor& norm) {
-  const Tensor finite = at::isfinite(norm).logical_and(at::isfinite(losses.loss()));
+  const Tensor finite = at::isfinite(norm + losses.loss());  // one of them is not: nor is the sum
   if (std::isinf(limits.loss) && std::isinf(limits.grad_norm)) return finite;
   const Tensor loss = losses.loss() / losses.num_targets().clamp_min(1);
   return finite.logical_and(norm.le(limits.grad_norm)).logical_and(loss.le(limits.loss));

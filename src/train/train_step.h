@@ -72,7 +72,7 @@ class Step {
     GradientSquares squares;
     Tensor noise;    // what StepReport::noise is made of (part_squares)
     Tensor changed;  // see take_counts
-    Tensor logits;   // of QK-clip
+    Tensor logits;   // what QK-clip found
 
     std::vector<Tensor*> tensors();
   };
