@@ -45,7 +45,7 @@ RunConfig config_of(const std::string& family, const Degrees& degrees, const std
 
 TEST(DeviceMemory, OfTheRankThatLacksMostIsNamedFirstWithWhatWouldFit) {
   const RunConfig config = config_of("olmoe", {1, 4, 2, "ep_aware"});
-  const double need = need_on_device(config, {0, 4}).total();
+  const double need = need_of_device(config, {0, 4}).total();
   const std::vector<std::string> hosts = {"a", "a", "b", "b"};
   EXPECT_EQ(find_lacking_memory(config, {{1, 2}, {1, -1}, {2, 2}, {0, 0}}, hosts, at::kCUDA), "");
   const std::string one =

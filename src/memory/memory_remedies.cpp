@@ -95,18 +95,18 @@ TightJob tight_job(double bytes, const DeviceRank& of) {
 
 }  // namespace
 
-MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of) {
+MemoryNeed need_of_device(const RunConfig& config, const DeviceRank& of) {
   return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, kDeviceMultiplier,
                                of.hosts);
 }
 
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of) {
-  const double now = need_on_device(config, of).total();
+  const double now = need_of_device(config, of).total();
   std::vector<std::vector<MemoryRemedy>> remedies;
   for (const auto& changes_of : kSettings) {
     auto& of_setting = remedies.emplace_back();
     for (const Change& change : changes_of(config, of)) {
-      const MemoryNeed need = need_on_device(change.config, of);
+      const MemoryNeed need = need_of_device(change.config, of);
       if (need.total() < now) of_setting.push_back({change.setting, need});
     }
     std::ranges::stable_sort(of_setting, std::ranges::greater(), [](const auto& each) { return each.need.total(); });
@@ -122,7 +122,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
       fitting.push_back(fmt::format("{} ({})", mildest->setting, format_bytes(mildest->need.total())));
   }
   const Change strongest = all_at_their_strongest(config, of);
-  if (const double together = need_on_device(strongest.config, of).total(); fitting.empty() && together <= bytes)
+  if (const double together = need_of_device(strongest.config, of).total(); fitting.empty() && together <= bytes)
     fitting.push_back(fmt::format("{} together ({})", strongest.setting, format_bytes(together)));
   const TightJob job = tight_job(bytes, of);
   if (const auto more = fewest_ranks(config, job)) fitting.push_back(more->text(of.ranks));
@@ -133,7 +133,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
 }
 
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of) {
-  const double now = need_on_device(config, of).total();
+  const double now = need_of_device(config, of).total();
   std::vector<MemoryRemedy> best;
   for (const auto& of_setting : memory_remedies(config, of)) {
     if (of_setting.empty()) continue;
@@ -156,7 +156,7 @@ std::string describe_update(const MemoryNeed& need) {
 }
 
 std::string describe_need(const RunConfig& config, const DeviceRank& of) {
-  const MemoryNeed need = need_on_device(config, of);
+  const MemoryNeed need = need_of_device(config, of);
   const StateBytes state =
       count_state_bytes(config, Layout(config, of.ranks), of.rank, plan_optimizers(config.optimizer));
   const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };

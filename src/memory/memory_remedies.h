@@ -36,7 +36,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of = {});
 
 /// Returns the estimate for a rank.
-MemoryNeed need_on_device(const RunConfig& config, const DeviceRank& of);
+MemoryNeed need_of_device(const RunConfig& config, const DeviceRank& of);
 
 /// Returns one more part of a need, ", or, when the activations are gone, 2.00GiB of whole matrices in Muon's update";
 /// "" if an update holds none.

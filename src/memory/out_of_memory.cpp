@@ -60,7 +60,7 @@ std::string describe_out_of_memory(const TrainState& state, int64_t step, const 
                optimizer = num_bytes(parameters.master_low()) + static_cast<double>(state.optimizer.set.state_bytes());
   const RunConfig& config = state.config;
   const DeviceRank own{state.model.mesh.rank(), state.model.mesh.layout().world_size(), {}};
-  const MemoryNeed need = need_on_device(config, own);
+  const MemoryNeed need = need_of_device(config, own);
   const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
   const double rest = failed.in_use - weights - gradients - optimizer - graphs;
   return fmt::format(

@@ -172,7 +172,7 @@ void LayerStatistics::before_update(FlatRange range) {
   there_before_.clear();
   if (on_device_) {
     return for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
-      const Tensor master = state_.model.parameters.master_on_device(here);
+      const Tensor master = state_.model.parameters.master_there(here);
       there_before_.push_back(master.is_alias_of(state_.model.parameters.compute()) ? master.clone() : master);
       add_on_device(piece.row, Columns::weight(histograms_), there_before_.back());
     });
@@ -189,7 +189,7 @@ void LayerStatistics::after_update(FlatRange range) {
   if (on_device_) {
     auto before = there_before_.begin();
     return for_each_piece_in(pieces_, range, [&](FlatRange here, const Piece& piece) {
-      const Tensor change = state_.model.parameters.master_on_device(here).to(at::kDouble) - *before++;
+      const Tensor change = state_.model.parameters.master_there(here).to(at::kDouble) - *before++;
       sums_[piece.row][Columns::kUpdate].add_(squares_of(change));
     });
   }

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "moe/dispatch_hop.h"
-#include "moe/dispatch_on_device.h"
+#include "ops/device_dispatch.h"
 
 namespace athanor::moe {
 namespace {
@@ -32,10 +32,10 @@ class CountsOfBothHops {
     const Tensor &of_across = counts_->hops[0].here, &of_inside = counts_->hops[1].here;
 
     const Tokens own = own_tokens(input);
-    const on_device::HopTokens tokens{own.ids_TK, own.chunk_begin, own.begins_there};
+    const ops::device_dispatch::HopTokens tokens{own.ids_TK, own.chunk_begin, own.begins_there};
     const Tensor of_ranks = at::empty({nodes * inner * chunks}, all_.options());
-    on_device::count_rows(tokens, {0, experts, nodes * inner}, of_ranks);
-    on_device::count_rows(tokens, {0, experts * inner, nodes}, of_across[0]);
+    ops::device_dispatch::count_rows(tokens, {0, experts, nodes * inner}, of_ranks);
+    ops::device_dispatch::count_rows(tokens, {0, experts * inner, nodes}, of_across[0]);
     const Tensor go = at::cat({of_across[0].view({nodes, chunks}), of_ranks.view({nodes, inner * chunks})}, 1),
                  come = at::zeros_like(go);
     exchange(input.group, come, go, across);
@@ -94,7 +94,7 @@ class AllToAll2d : public Exchange {
                  tokens.ids_TK.narrow(1, 0, k_).contiguous(),
                  {}};
     if (on_device_) {
-      order_on_device(tokens.ids_TK.select(1, k_));
+      order_there(tokens.ids_TK.select(1, k_));
       return received_;
     }
     std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within a source they arrive in order
@@ -189,7 +189,7 @@ class AllToAll2d : public Exchange {
   }
 
   // Within a chunk tokens arrive by rank of the node, then by node of their source.
-  void order_on_device(const Tensor& source_N) {
+  void order_there(const Tensor& source_N) {
     const bool in_order = chunks_ == 1 && (inner_ranks_ == 1 || across_.num_peers() == 1);
     if (!in_order)
       received_.arrival_N = std::get<1>(at::sort(source_N, /*stable=*/true, /*dim=*/0, /*descending=*/false));

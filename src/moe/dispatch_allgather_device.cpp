@@ -1,7 +1,7 @@
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_gathered.h"
-#include "moe/dispatch_on_device.h"
 #include "ops/device/sum_terms.h"
+#include "ops/device_dispatch.h"
 
 namespace athanor::moe {
 namespace {
@@ -9,7 +9,7 @@ namespace {
 class AllGatherOnDevice : public GatheredExchange {
  public:
   explicit AllGatherOnDevice(const DispatchInput& input) : GatheredExchange(input), returns_(at(chunks_)) {
-    const Tensor choices = on_device::pack_choices(input.weights_TK, input.ids_TK);
+    const Tensor choices = ops::device_dispatch::pack_choices(input.weights_TK, input.ids_TK);
     begin_choices(all_.is_padded() ? with_padding(choices, input.ids_TK) : choices);
   }
 
@@ -18,7 +18,7 @@ class AllGatherOnDevice : public GatheredExchange {
     choices_coming_.wait();
     for (int64_t c = 0; c <= chunks_; ++c) received_.chunk_begin.push_back(all_.chunk_begin(c));
     received_.arrival_N = arrival();
-    const auto choices = on_device::unpack_choices(all_choices_, received_.arrival_N);
+    const auto choices = ops::device_dispatch::unpack_choices(all_choices_, received_.arrival_N);
     received_.weights_NK = choices.weights_NK;
     received_.ids_NK = choices.ids_NK;
     own_choices_.reset();
@@ -82,7 +82,7 @@ class AllGatherOnDevice : public GatheredExchange {
   // Padding has ids of −1.
   Tensor with_padding(const Tensor& choices, const Tensor& ids_TK) const {
     const Tensor nowhere = at::full({all_.of_rank(), k_}, -1, ids_TK.options());
-    const Tensor padded = on_device::pack_choices(nowhere.to(at::kFloat), nowhere);
+    const Tensor padded = ops::device_dispatch::pack_choices(nowhere.to(at::kFloat), nowhere);
     for (int64_t c = 0; c < chunks_; ++c) {
       padded.narrow(0, all_.padded(c), own_count(c)).copy_(choices.narrow(0, own_begin(c), own_count(c)));
     }

@@ -3,10 +3,11 @@
 // 8 · K bytes together. The choices of all tokens of a call are sent at once, before the first chunk of tokens.
 
 #include "moe/dispatch_exchange.h"
+#include "ops/device_dispatch.h"
 
 namespace athanor::moe {
 
-inline int64_t choice_bytes(int64_t k) { return 8 * k; }
+using ops::device_dispatch::choice_bytes;
 
 /// Read and write the choices of token `row` of `bytes`, which has choice_bytes(k) for each token.
 struct ChoiceReader {

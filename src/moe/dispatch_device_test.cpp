@@ -3,8 +3,8 @@
 
 #include "comm/testing/played_groups.h"
 #include "moe/dispatch_exchange.h"
-#include "moe/dispatch_without_kernels.h"
 #include "moe/testing/dispatch_case.h"
+#include "ops/device/dispatch_without_kernels.h"
 #include "ops/transfer.h"
 
 namespace athanor::moe::dispatch_device_test {
@@ -234,51 +234,51 @@ TEST_F(DispatchOnDevice, WhatIsComputedMeanwhileIsQueuedBeforeTheWait) {
 
 // What the kernels compute for hops, in torch ops.
 TEST_F(DispatchOnDevice, TorchOpsOrderCountAndAddAsTheKernelsDo) {
-  namespace plain = on_device::without_kernels;
+  namespace plain = ops::device_dispatch::without_kernels;
   const auto same = [](const Tensor& a, const Tensor& b, const char* what) {
     expect_same_bits(here(a), here(b), what);
   };
   for (const auto& [chunks, room] : {std::pair<int64_t, int64_t>{1, -1}, {3, -1}, {1, 31}, {3, 11}}) {
     const DispatchCase c{.tokens = {31}, .num_experts = 12, .k = 3, .drops = true};
-    const on_device::PeersOfHop peers{3, 2, 4};  // experts 0 to 2 and 11 are elsewhere
-    on_device::HopTokens tokens{there(c.ids(0)), {}};
+    const ops::device_dispatch::PeersOfHop peers{3, 2, 4};  // experts 0 to 2 and 11 are elsewhere
+    ops::device_dispatch::HopTokens tokens{there(c.ids(0)), {}};
     for (int64_t i = 0; i <= chunks; ++i) tokens.chunk_begin.push_back(chunk_begin(31, chunks, i));
     const Tensor weights = there(c.weights(0)), counts = there(at::zeros({4 * chunks}, at::kLong)),
                  plain_counts = at::zeros_like(counts);
-    const on_device::SortedRows rows = on_device::sort_rows(tokens, peers, room),
-                                plain_rows = plain::sort_rows(tokens, peers, 31 * 3, room);
+    const ops::device_dispatch::SortedRows rows = ops::device_dispatch::sort_rows(tokens, peers, room),
+                                           plain_rows = plain::sort_rows(tokens, peers, 31 * 3, room);
     same(rows.offsets, plain_rows.offsets, "offsets");
     same(rows.row_of, plain_rows.row_of, "rows of tokens");
     const auto total = here(rows.offsets)[-1].item<int64_t>();
     ASSERT_GT(total, 31);
     const auto of_rows = [&](const Tensor& x) { return x.narrow(0, 0, total); };
     same(of_rows(rows.choice_of_row), of_rows(plain_rows.choice_of_row), "tokens of rows");
-    on_device::count_rows(tokens, peers, counts);
+    ops::device_dispatch::count_rows(tokens, peers, counts);
     plain::count_rows(tokens, peers, plain_counts);
     same(counts, plain_counts, "counts");
     const Tensor of_messages = room < 0 ? counts : at::full_like(counts, room);
     const int64_t most = rows.choice_of_row.numel();
-    const on_device::RowOrder order = on_device::order_rows(of_messages, 4, chunks, most),
-                              plain_order = plain::order_rows(of_messages, 4, chunks, most);
+    const ops::device_dispatch::RowOrder order = ops::device_dispatch::order_rows(of_messages, 4, chunks, most),
+                                         plain_order = plain::order_rows(of_messages, 4, chunks, most);
     same(of_rows(order.by_chunk), of_rows(plain_order.by_chunk), "order");
     same(order.begins, plain_order.begins, "begins of chunks");
 
-    const Tensor packed = of_rows(on_device::pack_choices(weights, tokens.ids_TK, rows, order.by_chunk));
+    const Tensor packed = of_rows(ops::device_dispatch::pack_choices(weights, tokens.ids_TK, rows, order.by_chunk));
     const Tensor plain_packed = of_rows(plain::pack_choices(weights, tokens.ids_TK, plain_rows, plain_order.by_chunk));
     same(packed, plain_packed, "packed");
-    const auto unpacked = on_device::unpack_choices(packed, of_rows(order.by_chunk)),
+    const auto unpacked = ops::device_dispatch::unpack_choices(packed, of_rows(order.by_chunk)),
                plain_unpacked = plain::unpack_choices(packed, of_rows(order.by_chunk));
     same(unpacked.ids_NK, plain_unpacked.ids_NK, "ids");
     same(unpacked.weights_NK, plain_unpacked.weights_NK, "weights");
     for (const auto dtype : kComputeTypes) {
       const Tensor parts = there(normal({total, 20}, 9, dtype));
       const Tensor sum = at::empty({31, 20}, parts.options()), plain_sum = at::empty_like(sum);
-      on_device::sum_rows(parts, rows.row_of, 0, sum);
+      ops::device_dispatch::sum_rows(parts, rows.row_of, 0, sum);
       plain::sum_rows(parts, rows.row_of, 0, plain_sum);
       same(sum, plain_sum, "sums");
     }
     const Tensor gradients = there(normal({total, 3}, 11));
-    same(on_device::take_weight_gradients(gradients, tokens, peers, rows.row_of),
+    same(ops::device_dispatch::take_weight_gradients(gradients, tokens, peers, rows.row_of),
          plain::take_weight_gradients(gradients, tokens, peers, rows.row_of), "gradients of weights");
   }
 }

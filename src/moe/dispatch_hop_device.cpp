@@ -1,5 +1,5 @@
 #include "moe/dispatch_hop_rows.h"
-#include "moe/dispatch_on_device.h"
+#include "ops/device_dispatch.h"
 
 namespace athanor::moe {
 namespace {
@@ -9,13 +9,13 @@ class OnDeviceRows : public HopRows {
  public:
   OnDeviceRows(const Tokens& tokens, const PeersOfHop& peers, int64_t room)
       : tokens_{tokens.ids_TK, tokens.chunk_begin, tokens.begins_there}, weights_TK_(tokens.weights_TK), peers_(peers),
-        rows_(on_device::sort_rows(tokens_, peers, room)) {}
+        rows_(ops::device_dispatch::sort_rows(tokens_, peers, room)) {}
 
-  void count(const Tensor& counts) override { on_device::count_rows(tokens_, peers_, counts); }
+  void count(const Tensor& counts) override { ops::device_dispatch::count_rows(tokens_, peers_, counts); }
 
   Tensor pack_choices(const Tensor& counts) override {
     if (in_chunks()) go_order_ = order(counts, rows_.choice_of_row.numel()).by_chunk;
-    return on_device::pack_choices(weights_TK_, tokens_.ids_TK, rows_, go_order_);
+    return ops::device_dispatch::pack_choices(weights_TK_, tokens_.ids_TK, rows_, go_order_);
   }
 
   void set_numbers(const RowNumbers& go, const RowNumbers& come, const Tensor& counts) override {
@@ -27,20 +27,20 @@ class OnDeviceRows : public HopRows {
   }
 
   Tokens unpack_choices(const Tensor& bytes) override {
-    const auto [weights_NK, ids_NK] = on_device::unpack_choices(bytes, come_order_.by_chunk);
+    const auto [weights_NK, ids_NK] = ops::device_dispatch::unpack_choices(bytes, come_order_.by_chunk);
     return {come_begin_, weights_NK, ids_NK, come_order_.begins};
   }
   Tensor order_of_received() const override { return come_order_.by_chunk; }
 
   Tensor gather(int64_t chunk, const Tensor& x_TD) override {
     const int64_t first = go_begin_[at(chunk)];
-    return on_device::gather_rows(x_TD, rows_, first, go_begin_[at(chunk + 1)] - first);
+    return ops::device_dispatch::gather_rows(x_TD, rows_, first, go_begin_[at(chunk + 1)] - first);
   }
 
   void add_up(int64_t chunk, const Tensor& rows, const Tensor& sum_TD) override {
     const int64_t begin = tokens_.chunk_begin[at(chunk)], count = tokens_.chunk_begin[at(chunk + 1)] - begin;
-    on_device::sum_rows(rows, rows_.row_of.narrow(0, begin, count), go_begin_[at(chunk)],
-                        sum_TD.narrow(0, begin, count));
+    ops::device_dispatch::sum_rows(rows, rows_.row_of.narrow(0, begin, count), go_begin_[at(chunk)],
+                                   sum_TD.narrow(0, begin, count));
   }
 
   Tensor by_peer(const Tensor& dweights_NK) override {
@@ -50,23 +50,23 @@ class OnDeviceRows : public HopRows {
   Tensor weight_gradients(const Tensor& rows) override {
     Tensor by_chunk = rows;
     if (in_chunks()) by_chunk = at::empty_like(rows).index_copy_(0, go_order_, rows);
-    return on_device::take_weight_gradients(by_chunk, tokens_, peers_, rows_.row_of);
+    return ops::device_dispatch::take_weight_gradients(by_chunk, tokens_, peers_, rows_.row_of);
   }
 
  private:
   static size_t at(int64_t i) { return static_cast<size_t>(i); }
   bool in_chunks() const { return tokens_.num_chunks() > 1; }
-  on_device::RowOrder order(const Tensor& counts, int64_t most_rows) const {
-    return on_device::order_rows(counts, peers_.count, tokens_.num_chunks(), most_rows);
+  ops::device_dispatch::RowOrder order(const Tensor& counts, int64_t most_rows) const {
+    return ops::device_dispatch::order_rows(counts, peers_.count, tokens_.num_chunks(), most_rows);
   }
 
-  on_device::HopTokens tokens_;
+  ops::device_dispatch::HopTokens tokens_;
   Tensor weights_TK_;
   PeersOfHop peers_;
-  on_device::SortedRows rows_;
+  ops::device_dispatch::SortedRows rows_;
   std::vector<int64_t> go_begin_, come_begin_;  // by chunk, once they are known
   Tensor go_order_;                             // the place by chunk of each row by peer
-  on_device::RowOrder come_order_;
+  ops::device_dispatch::RowOrder come_order_;
 };
 
 }  // namespace

@@ -66,6 +66,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 }  // namespace
 
 void check_targets(const Tensor& targets, int64_t vocab) {
+  if (!targets.is_cpu()) return;
   const auto* target = targets.const_data_ptr<int64_t>();
   for (int64_t i = 0; i < targets.numel(); ++i) {
     ATHANOR_CHECK_DATA(target[i] == kernels::kNoTarget || (target[i] >= 0 && target[i] < vocab),

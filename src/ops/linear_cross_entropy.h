@@ -27,8 +27,8 @@ struct TokenLosses {
 };
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
-/// Checks the targets.
-/// @param targets  int64 on the CPU, contiguous.
+/// Checks targets of the host; those of a device make a loss NaN if they are wrong.
+/// @param targets  int64, contiguous.
 /// @throws DataError naming the first target that is neither −100 nor in [0, vocab).
 void check_targets(const Tensor& targets, int64_t vocab);
 

@@ -63,7 +63,7 @@ void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::
   write_master(entry.flat_begin + first, values);
 }
 
-Tensor ParameterStore::master_on_device(FlatRange range) const {
+Tensor ParameterStore::master_there(FlatRange range) const {
   const Tensor weight = compute_.narrow(0, range.begin, range.size());
   if (compute_.scalar_type() == at::kFloat) return weight;
   Tensor master = ops::join_master(weight, {});
@@ -76,7 +76,7 @@ Tensor ParameterStore::master_on_device(FlatRange range) const {
 }
 
 void ParameterStore::read_from_device(int64_t at, std::span<float> out) const {
-  ops::fetch_bytes(master_on_device({at, at + std::ssize(out)}), out.data());
+  ops::fetch_bytes(master_there({at, at + std::ssize(out)}), out.data());
 }
 
 void ParameterStore::write_to_device(int64_t at, std::span<const float> values) {

@@ -71,7 +71,7 @@ class ParameterStore {
   /// Do the same with the elements of flat memory from `flat_begin` on.
   void read_master(int64_t flat_begin, std::span<float> out) const;
   /// On a device: returns the master of a range of flat memory there, fp32. It may be the memory of the weights.
-  Tensor master_on_device(FlatRange range) const;
+  Tensor master_there(FlatRange range) const;
   void write_master(int64_t flat_begin, std::span<const float> values);
 
   /// A function that writes elements [first, first + out.size()) of a parameter's held slice to `out`.

@@ -99,7 +99,7 @@ Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size());
   ATHANOR_ASSERT(first + weight.size(0) == first_vocabulary_row(vocab_size, ranks.rank() + 1, ranks.size()));
-  if (targets.is_cpu()) ops::check_targets(targets, vocab_size);
+  ops::check_targets(targets, vocab_size);
   return {first, vocab_size, chunk_tokens, ranks};
 }
 

@@ -185,7 +185,7 @@ TEST(UpdateMemory, ThatDoesNotFitIsRefusedBeforeTheFirstStepAndNamed) {
 
 TEST(UpdateMemory, DecidesOnADeviceWhetherARunFits) {
   const RunConfig config = wide_case({1, 1, 1, "none"});
-  const MemoryNeed need = need_on_device(config, {});
+  const MemoryNeed need = need_of_device(config, {});
   const double without = need.total() - need.update_bytes + need.activation_bytes + need.transient_bytes;
   ASSERT_LT(without, need.total());
   const std::string said = find_lacking_memory(config, {{need.total(), without}}, {"a"}, at::kCUDA);

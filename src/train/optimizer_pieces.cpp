@@ -17,11 +17,9 @@ PieceView piece_of(std::string tensor, Slice slice, const Tensor& values) {
   PieceView piece{std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<float> out) {
                     ops::fetch_bytes(values.narrow(0, first, std::ssize(out)).to(at::kFloat), out.data());
                   }};
-  if (!values.is_cpu()) {
-    piece.queue = [values](int64_t first, std::span<float> pinned) {
-      ops::FetchAside::copy(values.narrow(0, first, std::ssize(pinned)).to(at::kFloat), ops::view_of(pinned));
-    };
-  }
+  piece.queue = [values](int64_t first, std::span<float> pinned) {
+    ops::FetchAside::copy(values.narrow(0, first, std::ssize(pinned)).to(at::kFloat), ops::view_of(pinned));
+  };
   return piece;
 }
 

@@ -99,7 +99,7 @@ std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
     PieceView piece{tensor_name(kMaster, e), slice_of(e, range), nullptr, read};
     if (!model.device().is_cpu()) {
       piece.queue = [&parameters = model.parameters, begin = range.begin](int64_t at, std::span<float> pinned) {
-        const Tensor values = parameters.master_on_device({begin + at, begin + at + std::ssize(pinned)});
+        const Tensor values = parameters.master_there({begin + at, begin + at + std::ssize(pinned)});
         ops::FetchAside::copy(values, ops::view_of(pinned));
       };
     }
@@ -169,9 +169,8 @@ void load_master(ModelState& model, SharedBy how,
       });
       continue;
     }
-    const at::Device device = model.device();
     const Tensor block = at::zeros({kReadBlock}, at::kFloat);
-    const Tensor there = device.is_cpu() ? block : at::zeros({kReadBlock}, block.options().device(device));
+    const Tensor there = at::zeros({kReadBlock}, block.options().device(model.device()));
     for (int64_t first = 0; first < e.num_elements(); first += kReadBlock) {
       const int64_t count = std::min(kReadBlock, e.num_elements() - first);
       const std::span<float> values(block.data_ptr<float>(), static_cast<size_t>(count));
@@ -181,9 +180,9 @@ void load_master(ModelState& model, SharedBy how,
         });
       }
       const Tensor shared = there.narrow(0, 0, (count + 1) / 2 * 2);
-      if (!device.is_cpu() && holders.rank() == 0) ops::send_bytes(shared, values.data());
+      if (holders.rank() == 0) ops::send_bytes(shared, values.data());
       share_from_first(holders, shared, how);
-      if (!device.is_cpu()) ops::fetch_bytes(shared, block.data_ptr());
+      ops::fetch_bytes(shared, block.data_ptr());
       model.parameters.write_master(e, first, values);
     }
   }

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "ops/transfer.h"
+#include "ops/fetched_numbers.h"
 
 namespace athanor::inline watch {
 namespace {
@@ -73,18 +73,9 @@ BlockHashes::BlockHashes(const Tensor& values, const Tensor& factors)
       hashes_(values.is_cpu() ? hash_on_host(values) : hash_on_device(values, factors)) {}
 
 void BlockHashes::fetch(std::span<BlockHashes* const> all) {
-  std::vector<Tensor> on_device;
-  for (const BlockHashes* each : all)
-    if (!each->hashes_.is_cpu()) on_device.push_back(each->hashes_);
-  if (on_device.empty()) return;
-  const Tensor here = ops::fetch(at::cat(on_device)).clone();
-  int64_t begin = 0;
-  for (BlockHashes* each : all) {
-    if (each->hashes_.is_cpu()) continue;
-    const int64_t blocks = each->hashes_.numel();
-    each->hashes_ = here.narrow(0, begin, blocks);
-    begin += blocks;
-  }
+  std::vector<Tensor*> hashes;
+  for (BlockHashes* each : all) hashes.push_back(&each->hashes_);
+  ops::fetch_together(hashes);
 }
 
 std::span<const int64_t> BlockHashes::on_host() const {

@@ -85,7 +85,7 @@ void FiniteWatch::about_to_send(const comm::Communicator& group, int64_t number,
 
 std::optional<NotFiniteSeen> FiniteWatch::first() const {
   std::vector<Tensor> sums;
-  for (const Tensor& block : sums_) sums.push_back(block.is_cpu() ? block : ops::fetch(block).clone());
+  for (const Tensor& block : sums_) sums.push_back(ops::fetch(block).clone());
   const auto finite = [&](size_t at) {
     const auto i = static_cast<int64_t>(at);
     return std::isfinite(sums[static_cast<size_t>(i / kBlock)].const_data_ptr<float>()[i % kBlock]);

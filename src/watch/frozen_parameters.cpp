@@ -42,8 +42,7 @@ std::vector<int64_t> FrozenParameters::fingerprints() {
   }
   std::vector<int64_t> found(parameters.table().size(), 0);
   if (parts.empty()) return found;
-  const Tensor all = at::stack(parts);
-  const Tensor here = all.is_cpu() ? all : ops::fetch(all);
+  const Tensor here = ops::fetch(at::stack(parts));
   for (size_t i = 0; i < of.size(); ++i) {  // the parts' order counts
     uint64_t& sum = reinterpret_cast<uint64_t&>(found[of[i]]);
     sum = sum * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(here.const_data_ptr<int64_t>()[i]);

@@ -1,9 +1,9 @@
 #pragma once
-// dispatch_on_device.h in torch ops, for a device without our kernels.
+// device_dispatch.h in torch ops, for a device without our kernels.
 
-#include "moe/dispatch_on_device.h"
+#include "ops/device_dispatch.h"
 
-namespace athanor::moe::on_device::without_kernels {
+namespace athanor::ops::device_dispatch::without_kernels {
 
 SortedRows sort_rows(const HopTokens& tokens, const PeersOfHop& peers, int64_t most_rows, int64_t room);
 void count_rows(const HopTokens& tokens, const PeersOfHop& peers, const Tensor& counts);
@@ -15,4 +15,4 @@ void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, cons
 Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const PeersOfHop& peers,
                              const Tensor& row_of);
 
-}  // namespace athanor::moe::on_device::without_kernels
+}  // namespace athanor::ops::device_dispatch::without_kernels

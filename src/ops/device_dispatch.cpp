@@ -1,20 +1,19 @@
-#include "moe/dispatch_on_device.h"
+#include "ops/device_dispatch.h"
 
 #include <algorithm>
 #include <limits>
 
 #include "kernels/cuda/routing.h"
-#include "moe/dispatch_choices.h"
-#include "moe/dispatch_without_kernels.h"
+#include "ops/device/dispatch_without_kernels.h"
 #include "ops/device/on_stream.h"
 
-namespace athanor::moe::on_device {
+namespace athanor::ops::device_dispatch {
 namespace {
 
 namespace cuda = kernels::cuda;
-using ops::device::data;
-using ops::device::has_kernels;
-using ops::device::OnStream;
+using device::data;
+using device::has_kernels;
+using device::OnStream;
 
 cuda::TokensOfHop of_kernels(const HopTokens& tokens) {
   return {data<int64_t>(tokens.ids_TK), tokens.num_tokens(), tokens.ids_TK.size(1), tokens.num_chunks(),
@@ -99,7 +98,7 @@ Tensor gather_rows(const Tensor& x_TD, const SortedRows& rows, int64_t first, in
   if (!has_kernels(x_TD)) return x_TD.index_select(0, at::div(choices.clamp_min(0), n, "floor"));
   const Tensor out = at::empty({count, x_TD.size(1)}, x_TD.options());
   const int64_t* num_rows = data<int64_t>(rows.offsets) + rows.offsets.numel() - 1;  // in all chunks
-  ops::with_element(x_TD, [&](auto* tag) {
+  with_element(x_TD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     cuda::gather_rows<T>(OnStream(x_TD), data<T>(x_TD), {data<int64_t>(choices), num_rows, count}, data<T>(out), n,
                          x_TD.size(1));
@@ -109,8 +108,8 @@ Tensor gather_rows(const Tensor& x_TD, const SortedRows& rows, int64_t first, in
 
 void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD) {
   if (!has_kernels(parts)) return without_kernels::sum_rows(parts, row_of, first_row, out_TD);
-  ops::with_element(parts, [&](auto* from_tag) {
-    ops::with_element(out_TD, [&](auto* to_tag) {
+  with_element(parts, [&](auto* from_tag) {
+    with_element(out_TD, [&](auto* to_tag) {
       using From = std::decay_t<decltype(*from_tag)>;
       using To = std::decay_t<decltype(*to_tag)>;
       cuda::sum_partials<From, To>(OnStream(parts), data<From>(parts), {data<int64_t>(row_of), first_row, 0},
@@ -128,4 +127,4 @@ Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const 
   return out_TK;
 }
 
-}  // namespace athanor::moe::on_device
+}  // namespace athanor::ops::device_dispatch

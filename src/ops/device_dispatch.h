@@ -8,7 +8,7 @@
 #include "kernels/cuda/dispatch.h"
 #include "ops/tensor.h"
 
-namespace athanor::moe::on_device {
+namespace athanor::ops::device_dispatch {
 
 using kernels::cuda::PeersOfHop;
 
@@ -43,7 +43,9 @@ struct RowOrder {
 };
 RowOrder order_rows(const Tensor& counts, int64_t peers, int64_t chunks, int64_t most_rows);
 
-/// Returns the choices of all tokens, in the format of dispatch_choices.h.
+/// The bytes in which a token's K choices are sent: its weights (fp32), then its expert ids (int32).
+inline int64_t choice_bytes(int64_t k) { return 8 * k; }
+/// Returns the choices of all tokens.
 Tensor pack_choices(const Tensor& weights_TK, const Tensor& ids_TK);
 /// Returns the choices of each row's token, by peer; [most rows, bytes].
 /// @param by_chunk  of order_rows; undefined if there is one chunk.
@@ -66,4 +68,4 @@ void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, cons
 Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const PeersOfHop& peers,
                              const Tensor& row_of);
 
-}  // namespace athanor::moe::on_device
+}  // namespace athanor::ops::device_dispatch

@@ -1,9 +1,8 @@
-#include "moe/dispatch_without_kernels.h"
+#include "ops/device/dispatch_without_kernels.h"
 
-#include "moe/dispatch_choices.h"
 #include "ops/device/sum_terms.h"
 
-namespace athanor::moe::on_device::without_kernels {
+namespace athanor::ops::device_dispatch::without_kernels {
 namespace {
 
 // Returns the peer of each choice, n for none; int64 [T, K].
@@ -102,7 +101,7 @@ Unpacked unpack_choices(const Tensor& bytes, const Tensor& by_chunk) {
 
 void sum_rows(const Tensor& parts, const Tensor& row_of, int64_t first_row, const Tensor& out_TD) {
   if (parts.size(0) == 0) return void(out_TD.zero_());
-  out_TD.copy_(ops::device::tree_sum(row_of.size(1), [&](int64_t peer) {
+  out_TD.copy_(device::tree_sum(row_of.size(1), [&](int64_t peer) {
     const Tensor row = row_of.select(1, peer);
     const Tensor part = parts.index_select(0, (row - first_row).clamp(0, parts.size(0) - 1)).to(at::kFloat);
     return at::where((row < 0).unsqueeze(1), 0.0f, part);
@@ -120,4 +119,4 @@ Tensor take_weight_gradients(const Tensor& rows, const HopTokens& tokens, const 
   return at::where(peer < peers.count, taken, 0.0f);
 }
 
-}  // namespace athanor::moe::on_device::without_kernels
+}  // namespace athanor::ops::device_dispatch::without_kernels
