@@ -158,14 +158,14 @@ RunStatus status_of(const std::vector<NodeReport>& reports, std::optional<RunEnd
 
 std::optional<RunEnd> end_of_run(const fs::path& run_dir) {
   std::optional<RunEnd> end;
-  for (const Event& event : read_events(RunFolder{run_dir}.events())) {
+  for_each_event(RunFolder{run_dir}.events(), 0, [&](const Event& event) {
     if (event.is_start()) end.reset();
-    if (event.kind != "end") continue;
+    if (event.kind != "end") return;
     end = RunEnd{event.attempt,       event.step,         static_cast<int>(event.integer("exit_code")),
                  event.text("cause"), event.text("text"), {},
                  event.time};
     if (event.integer("rank", -1) >= 0) end->rank = static_cast<int>(event.integer("rank"));
-  }
+  });
   return end;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // The optimizers, as far as configurations, checkpoints and memory formulas have to know them.
 //
-// A further one is a row here, with its options in optimizer_config.h; a class in optim/ with a line in
-// optim/optimizer_set.cpp; and its replay in verify/replay/ with a line in replay.cpp there.
+// A further one is a row in optimizer_table.cpp, with its options in optimizer_config.h; a class in optim/ with a line
+// in optim/optimizer_set.cpp; and its replay in verify/replay/ with a line in replay.cpp there.
 
 #include <string>
 #include <string_view>

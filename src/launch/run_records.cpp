@@ -30,12 +30,11 @@ uint64_t size_of(const fs::path& file) {
 
 std::string words_of(const fs::path& run_dir) { return text_of(RunFolder{run_dir}.last_words()); }
 
-// The launcher continues without what a disk that is away would tell.
-std::vector<Event> events_since(const fs::path& run_dir, uint64_t begin) {
+void for_each_event_of(const fs::path& run_dir, uint64_t begin, const std::function<void(const Event&)>& take) {
   try {
-    return read_events(RunFolder{run_dir}.events(), begin);
+    for_each_event(RunFolder{run_dir}.events(), begin, take);
   } catch (const IoError&) {
-    return {};
+    // the launcher continues without what a disk that is away would tell
   }
 }
 
@@ -51,7 +50,8 @@ void for_each_newest_step_of(const fs::path& run_dir, const std::function<void(i
 
 RunRecords read_records(const fs::path& run_dir) {
   RunRecords records{words_of(run_dir), size_of(RunFolder{run_dir}.events()), 0};
-  for (const Event& event : events_since(run_dir, 0)) records.attempt = std::max(records.attempt, event.attempt);
+  for_each_event_of(run_dir, 0,
+                    [&](const Event& event) { records.attempt = std::max(records.attempt, event.attempt); });
   return records;
 }
 
@@ -84,8 +84,9 @@ Steps steps_since(const fs::path& run_dir, const RunRecords& before) {
     if (attempt > before.attempt) steps.last = step;
   });
   if (!steps.last) return steps;
-  for (const Event& event : events_since(run_dir, before.events_bytes))
+  for_each_event_of(run_dir, before.events_bytes, [&](const Event& event) {
     if (event.is_start() && !steps.first) steps.first = event.step + 1;
+  });
   return steps;
 }
 
@@ -97,15 +98,17 @@ std::optional<int64_t> greatest_step(const fs::path& run_dir) {
 
 StopRecord stop_since(const fs::path& run_dir, const RunRecords& before) {
   StopRecord stop;
-  for (const Event& event : events_since(run_dir, before.events_bytes))
+  for_each_event_of(run_dir, before.events_bytes, [&](const Event& event) {
     if (event.kind == "stop") stop = {event.line.contains("limit"), static_cast<int>(event.integer("signal"))};
+  });
   return stop;
 }
 
 std::optional<int> end_code_since(const fs::path& run_dir, const RunRecords& before) {
   std::optional<int> code;
-  for (const Event& event : events_since(run_dir, before.events_bytes))
+  for_each_event_of(run_dir, before.events_bytes, [&](const Event& event) {
     if (event.kind == "end") code = static_cast<int>(event.integer("exit_code"));
+  });
   return code;
 }
 

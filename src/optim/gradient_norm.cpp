@@ -16,10 +16,6 @@ std::vector<FlatRange> canonical_ranges(const ParameterStore& parameters, const 
   return ranges;
 }
 
-}  // namespace
-
-namespace {
-
 // Returns this rank's sums of squares, [2], as [data ranks, 2] with those of all ranks.
 Tensor gather_squares(const Tensor& own, const ShardPlan& plan) {
   plan.mesh().group(GroupKind::kModel).all_reduce(own).wait();
@@ -44,8 +40,8 @@ GradientSquares gradient_squares(const ParameterStore& parameters, const ShardPl
   return {ops::square_root(ops::sum_by_rows(all)), all};
 }
 
-GradientNorms norms_of(const GradientSquares& squares, const ShardPlan& plan) {
-  GradientNorms norms{.total = squares.norm.item<double>(), .ranks = {}, .experts = {}};
+RankNorms norms_by_rank(const GradientSquares& squares, const ShardPlan& plan) {
+  RankNorms norms;
   if (!squares.of_ranks.defined()) return norms;
   const auto square = squares.of_ranks.accessor<double, 2>();
   const Layout& layout = plan.mesh().layout();

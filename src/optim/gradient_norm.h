@@ -8,21 +8,13 @@
 
 namespace athanor::inline optim {
 
-/// Euclidean norms of gradients, before clipping.
-struct GradientNorms {
-  double total = 0;  ///< over all parameters of the model
-  /// By data rank: the norm of the canonical parts of its tensor and pipeline ranks. The squares add up to that of
-  /// `total`. Empty for a world of one rank.
+/// Euclidean norms of gradients by rank, before clipping.
+struct RankNorms {
+  /// By data rank: the norm of the canonical parts of its tensor and pipeline ranks. The squares add up to that of the
+  /// gradient norm. Empty for a world of one rank.
   std::vector<double> ranks;
   /// By expert rank: the norm of the experts that it holds, in all layers. Empty if all ranks hold all experts.
   std::vector<double> experts;
-};
-
-/// Gradient norms by rank, before clipping (GradientNorms).
-struct RankNorms {
-  /// by data rank: the norm of the gradients that it alone counts; the squares add up to that of the gradient norm
-  std::vector<double> ranks;
-  std::vector<double> experts;  ///< by expert rank: norm of its experts; empty if all ranks hold all experts
 
   /// More norms than this are not listed in metrics.jsonl: only the least, the largest and their ranks are.
   static constexpr size_t kMostListed = 32;
@@ -44,7 +36,7 @@ struct GradientSquares {
 /// numbers over kData.
 GradientSquares gradient_squares(const ParameterStore& parameters, const ShardPlan& plan);
 
-/// Returns the norms from a result that is on the host.
-GradientNorms norms_of(const GradientSquares& squares, const ShardPlan& plan);
+/// Returns the norms by rank from a result that is on the host.
+RankNorms norms_by_rank(const GradientSquares& squares, const ShardPlan& plan);
 
 }  // namespace athanor::inline optim

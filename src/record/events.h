@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
 
 namespace athanor::inline record {
 
@@ -24,8 +24,9 @@ struct Event {
   int64_t integer(const char* member, int64_t otherwise = 0) const;
 };
 
-/// Returns the events of a file from byte `begin` on, in their order. Lines that are no event are left out: a process
-/// that was killed may have left half a line. A missing file has none. @throws IoError.
-std::vector<Event> read_events(const std::filesystem::path& file, uint64_t begin = 0);
+/// Calls `take` with each event of a file from byte `begin` on, in their order; a file of any length needs the memory
+/// of one line. Lines that are no event are left out: a process that was killed may have left half a line. A missing
+/// file has none. @throws IoError.
+void for_each_event(const std::filesystem::path& file, uint64_t begin, const std::function<void(const Event&)>& take);
 
 }  // namespace athanor::inline record

@@ -42,7 +42,7 @@ RunHistory read_history(const fs::path& events) {
   RunHistory history;
   history.known = fs::is_regular_file(events);
   if (!history.known) return history;
-  for (const Event& event : read_events(events)) take_event(event, history);
+  for_each_event(events, 0, [&](const Event& event) { take_event(event, history); });
   return history;
 }
 

@@ -53,7 +53,7 @@ std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
                                                      "spike",  "not_finite", "save_failed", "rule",
                                                      "stop",   "level",      "lr_jump",     "stuck"};
   std::vector<RunEvent> events;
-  for (const Event& event : read_events(file)) {
+  for_each_event(file, 0, [&](const Event& event) {
     const bool failed = event.kind == "end" && event.integer("exit_code") != 0;
     events.push_back({.kind = event.kind,
                       .step = event.step,
@@ -62,7 +62,7 @@ std::vector<RunEvent> read_run_events(const std::filesystem::path& file) {
                       .text = shortened(describe(event)),
                       .is_shown = failed || kShownEvents.contains(event.kind),
                       .ranks = event.integer("ranks")});
-  }
+  });
   return events;
 }
 

@@ -21,13 +21,13 @@ std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& e
   const auto forget_after = [&](int64_t last) {
     std::erase_if(found, [last](const auto& each) { return each.first > last; });
   };
-  for (const Event& event : read_events(events)) {
-    if (!has_step(event)) continue;
+  for_each_event(events, 0, [&](const Event& event) {
+    if (!has_step(event)) return;
     if (event.is_start()) forget_after(event.step);
-    if (event.kind != "evaluation" || event.line.value("settings", nlohmann::json()) != wanted) continue;
+    if (event.kind != "evaluation" || event.line.value("settings", nlohmann::json()) != wanted) return;
     forget_after(event.step - 1);
     found.emplace_back(event.step, scores_from_json(event.line.value("results", nlohmann::json())));
-  }
+  });
   forget_after(step);
   std::vector<EvaluationScores> scores;
   for (auto& [at, each] : found) scores.push_back(std::move(each));
@@ -36,14 +36,14 @@ std::vector<EvaluationScores> read_earlier_scores(const std::filesystem::path& e
 
 bool was_evaluated(const std::filesystem::path& events, int64_t step) {
   bool found = false, should_stop = false;
-  for (const Event& event : read_events(events)) {
-    if (!has_step(event)) continue;
+  for_each_event(events, 0, [&](const Event& event) {
+    if (!has_step(event)) return;
     if (event.is_start() && event.step < step) found = should_stop = false;
-    if (event.step != step) continue;
+    if (event.step != step) return;
     if (event.kind == "evaluation") found = true;
     if (event.kind == "rule" && event.line.value("action", nlohmann::json()) == "stop") should_stop = true;
     if (event.kind == "stop" && event.line.contains("rule")) should_stop = false;
-  }
+  });
   return found && !should_stop;
 }
 

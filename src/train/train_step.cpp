@@ -160,9 +160,8 @@ void Step::fetch_numbers() {
   ops::fetch_together(all);
   const ShardPlan& plan = state_.model.plan;
   report_.parts = numbers_of(numbers_.losses);
-  const GradientNorms norms = norms_of(numbers_.squares, plan);
-  report_.grad_norm = norms.total;
-  report_.rank_norms = {norms.ranks, norms.experts};
+  report_.grad_norm = numbers_.squares.norm.item<double>();
+  report_.rank_norms = norms_by_rank(numbers_.squares, plan);
   if (numbers_.changed.defined()) take_counts(report_, plan, state_.optimizer.set, numbers_.changed);
   if (numbers_.noise.defined()) report_.noise = part_squares(numbers_.noise, plan);
   if (numbers_.logits.defined()) report_.largest_logit = largest_logit_of(numbers_.logits);

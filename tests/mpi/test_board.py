@@ -181,7 +181,8 @@ def test_stacks_of_ranks_on_other_nodes_come_by_the_folder_of_the_run(any_launch
 
 def test_ranks_and_nodes_are_probed_at_the_start_and_when_a_user_asks(any_launcher, program, data, tmp_path):  # noqa: F811
     run = RankRun(program, tmp_path, data, "run")
-    with job(any_launcher, run, run.program):
+    script = with_fault_on(run.program, 1, "train.after_step:stall5@3", tmp_path / "second_sleeps")  # until the next look for a request
+    with job(any_launcher, run, script):
         until(run, trains)
         done = status(run, "--probe", "--json")
         assert done.returncode == 0 and json.loads(done.stdout)["answer"] == f"{run.folder}/probes.jsonl", done.stdout + done.stderr

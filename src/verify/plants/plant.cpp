@@ -1,48 +1,10 @@
 #include "verify/plants/plant.h"
 
-#include <cstdlib>
-
 #include "base/error.h"
-#include "verify/plants/group_backend.h"
+#include "comm/decorated_world.h"
 #include "verify/plants/rows.h"
 
 namespace athanor::inline verify::plants {
-namespace {
-
-class PlantedWorld : public comm::World {
- public:
-  PlantedWorld(comm::World& world, Plant& plant) : world_(world), plant_(plant) {}
-
-  int rank() const override { return world_.rank(); }
-  int size() const override { return world_.size(); }
-  const std::vector<std::string>& hosts() const override { return world_.hosts(); }
-  const std::vector<int>& supernodes() const override { return world_.supernodes(); }
-  const std::string& network() const override { return world_.network(); }
-  comm::Communicator& all() override { return world_.all(); }
-  void note_work(int64_t amount) override { world_.note_work(amount); }
-  [[noreturn]] void abort(int exit_code) override {
-    world_.abort(exit_code);
-    std::abort();  // the compiler does not know that the virtual function never returns
-  }
-
-  std::unique_ptr<comm::Communicator> make_group(const std::vector<std::vector<int>>& partition,
-                                                 const std::string& name, at::Device device,
-                                                 comm::SumTerms tree_sums) override {
-    std::shared_ptr<comm::Communicator> group = world_.make_group(partition, name, device, tree_sums);
-    comm::GroupOptions options = group->options();
-    if (!device.is_cpu()) options.check = false;  // the group itself checks its calls, over one of the hosts
-    const int rank = group->rank();
-    Plant::Backend backend;
-    if (group->size() > 1) backend = plant_.wrap_group(options, c10::make_intrusive<GroupBackend>(std::move(group)));
-    return std::make_unique<comm::Communicator>(options, std::move(backend), rank);
-  }
-
- private:
-  comm::World& world_;
-  Plant& plant_;
-};
-
-}  // namespace
 
 std::vector<Row> all_plants() {
   std::vector<Row> all;
@@ -68,7 +30,9 @@ TrainStateOptions planted_options(Plant& plant) {
 }
 
 std::unique_ptr<comm::World> planted_world(comm::World& world, Plant& plant) {
-  return std::make_unique<PlantedWorld>(world, plant);
+  return comm::decorated_world(world, [&plant](const comm::GroupOptions& options, Plant::Backend backend) {
+    return plant.wrap_group(options, std::move(backend));
+  });
 }
 
 }  // namespace athanor::inline verify::plants

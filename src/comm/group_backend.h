@@ -10,13 +10,13 @@
 
 #include "comm/communicator.h"
 
-namespace athanor::inline verify::plants {
+namespace athanor::comm {
 
 class GroupBackend : public c10d::Backend {
  public:
   using Work = c10::intrusive_ptr<c10d::Work>;
 
-  explicit GroupBackend(std::shared_ptr<comm::Communicator> group)
+  explicit GroupBackend(std::shared_ptr<Communicator> group)
       : Backend(group->rank(), group->size()), group_(std::move(group)) {}
 
   const std::string getBackendName() const override { return "athanor_group"; }
@@ -31,7 +31,7 @@ class GroupBackend : public c10d::Backend {
   Work barrier(const c10d::BarrierOptions& options) override;
 
  private:
-  std::shared_ptr<comm::Communicator> group_;
+  std::shared_ptr<Communicator> group_;
 };
 
-}  // namespace athanor::inline verify::plants
+}  // namespace athanor::comm

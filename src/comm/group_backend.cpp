@@ -1,14 +1,14 @@
-#include "verify/plants/group_backend.h"
+#include "comm/group_backend.h"
 
 #include "base/error.h"
 
-namespace athanor::inline verify::plants {
+namespace athanor::comm {
 namespace {
 
 // wait() throws the error, with the group's message.
 class PendingWork : public c10d::Work {
  public:
-  explicit PendingWork(comm::Pending pending) : pending_(std::move(pending)) {}
+  explicit PendingWork(Pending pending) : pending_(std::move(pending)) {}
   bool isCompleted() override { return pending_.done(); }
   bool isSuccess() const override { return pending_.done(); }
   void synchronize() override {}
@@ -18,16 +18,16 @@ class PendingWork : public c10d::Work {
   }
 
  private:
-  comm::Pending pending_;
+  Pending pending_;
 };
 
-GroupBackend::Work work_of(comm::Pending pending) { return c10::make_intrusive<PendingWork>(std::move(pending)); }
+GroupBackend::Work work_of(Pending pending) { return c10::make_intrusive<PendingWork>(std::move(pending)); }
 
-comm::Reduction reduction_of(const c10d::ReduceOp& op) {
+Reduction reduction_of(const c10d::ReduceOp& op) {
   switch (static_cast<c10d::ReduceOp::RedOpType>(op)) {
-    case c10d::ReduceOp::SUM: return comm::Reduction::kSum;
-    case c10d::ReduceOp::AVG: return comm::Reduction::kMean;
-    case c10d::ReduceOp::MAX: return comm::Reduction::kMax;
+    case c10d::ReduceOp::SUM: return Reduction::kSum;
+    case c10d::ReduceOp::AVG: return Reduction::kMean;
+    case c10d::ReduceOp::MAX: return Reduction::kMax;
     default: fail<Error>("bug: a communicator asks for no such reduction");
   }
 }
@@ -70,4 +70,4 @@ GroupBackend::Work GroupBackend::barrier(const c10d::BarrierOptions&) {
   return work_of({});
 }
 
-}  // namespace athanor::inline verify::plants
+}  // namespace athanor::comm
