@@ -49,7 +49,7 @@ void check_evals_options(PlotArguments& arguments) {
   ATHANOR_CHECK(arguments.times_given["--smooth"] == 0, "--smooth is for metrics, and not for --evals; leave it out");
   ATHANOR_CHECK(arguments.times_given["--line"] == 0, "--line is for metrics, and not for --evals; leave it out");
   ATHANOR_CHECK(arguments.times_given["--y"] <= 1, "with --evals, --y names one metric, such as acc; give it once");
-  ATHANOR_CHECK(arguments.request.x != PlotAxis::kTime, "--x time is not known of --evals; choose tokens or steps");
+  ATHANOR_CHECK(arguments.request.x != XAxis::kTime, "--x time is not known of --evals; choose tokens or steps");
 }
 
 // The scores on tasks over the checkpoints of runs, from the results that are there.
@@ -65,8 +65,8 @@ void plot_evals(PlotArguments& arguments) {
   }
   ScoreAxis axis = ScoreAxis::kTokensIfKnown;
   if (arguments.times_given["--x"] > 0)
-    axis = arguments.request.x == PlotAxis::kTokens ? ScoreAxis::kTokens : ScoreAxis::kSteps;
-  write_file_atomically(arguments.out, draw_small_multiples(make_score_figures(history, axis)));
+    axis = arguments.request.x == XAxis::kTokens ? ScoreAxis::kTokens : ScoreAxis::kSteps;
+  write_file_atomically(arguments.out, draw_scores(history, axis));
 }
 
 void plot(PlotArguments arguments) {
@@ -97,8 +97,8 @@ void add_plot_command(CLI::App& app) {
                    "validation_loss as dots")
       ->allow_extra_args(false)
       ->capture_default_str();
-  const std::map<std::string, PlotAxis> axes = {
-      {"steps", PlotAxis::kSteps}, {"tokens", PlotAxis::kTokens}, {"time", PlotAxis::kTime}};
+  const std::map<std::string, XAxis> axes = {
+      {"steps", XAxis::kSteps}, {"tokens", XAxis::kTokens}, {"time", XAxis::kTime}};
   command
       ->add_option_function<std::string>(
           "--x", [arguments, axes](const std::string& name) { arguments->request.x = axes.at(name); },

@@ -50,7 +50,26 @@ void add_ticks(TickedAxis& axis, double distance) {
   for (double i = first; i <= last; ++i) axis.ticks.push_back({i * distance, label_of(i * distance, distance, unit)});
 }
 
+Unit time_unit(double longest_s) {
+  constexpr double kMinute = 60, kHour = 3600, kDay = 24 * kHour;
+  if (longest_s < 3 * kMinute) return {1, "seconds"};
+  if (longest_s < 3 * kHour) return {kMinute, "minutes"};
+  if (longest_s < 3 * kDay) return {kHour, "hours"};
+  return {kDay, "days"};
+}
+
 }  // namespace
+
+void Extent::add(double value) {
+  if (!std::isfinite(value)) return;
+  low = std::min(low, value);
+  high = std::max(high, value);
+}
+
+void Extent::add(const Extent& other) {
+  add(other.low);
+  add(other.high);
+}
 
 TickedAxis vertical_axis(double low, double high, int most_ticks) {
   // Below this, ticks would differ only in digits that a double does not have.
@@ -95,6 +114,16 @@ TickedAxis logarithmic_axis(double low, double high, int most_ticks) {
       axis.ticks.push_back({at, fmt::format("{:g}", std::stod(fmt::format("{}e{}", factor, power)))});
     }
   }
+  return axis;
+}
+
+TickedAxis time_axis(double low_s, double high_s, int most_ticks) {
+  const Unit unit = time_unit(high_s);
+  TickedAxis axis = horizontal_axis(low_s / unit.size, high_s / unit.size, most_ticks);
+  axis.low *= unit.size;
+  axis.high *= unit.size;
+  for (Tick& tick : axis.ticks) tick.value *= unit.size;
+  axis.label = unit.name + std::string(" of training");
   return axis;
 }
 

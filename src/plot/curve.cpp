@@ -5,13 +5,15 @@
 namespace athanor::inline plot {
 namespace {
 
-constexpr size_t kWindowsInCurve = 50, kFewestToSmooth = 200;
+constexpr size_t kWindowsInCurve = 50, kFewestToSmooth = 200, kMostPoints = 400;
 
 Point mean_around(const std::vector<Point>& points, size_t at, size_t window) {
   const size_t reach = std::min(window / 2, at), end = std::min(at + reach + 1, points.size());
   double sum = 0;
   for (size_t i = at - reach; i < end; ++i) sum += points[i].y;
-  return {points[at].x, sum / static_cast<double>(end - (at - reach))};
+  Point mean = points[at];
+  mean.y = sum / static_cast<double>(end - (at - reach));
+  return mean;
 }
 
 void append_column(const std::vector<Point>& points, size_t begin, size_t end, std::vector<Point>& out) {
@@ -56,6 +58,13 @@ std::vector<Point> thin(const std::vector<Point>& points, size_t columns) {
     begin = end;
   }
   return out;
+}
+
+void set_smoothed_line(const std::vector<Point>& points, size_t window, Curve& curve) {
+  const size_t longest = (std::max<size_t>(points.size(), 1) - 1) | 1;
+  curve.window = std::min(window == 0 ? usual_window(points.size()) : window | 1, longest);
+  curve.line = curve.window == 1 ? thin(points) : smooth(points, curve.window, kMostPoints);
+  if (curve.window > 1) curve.faint = thin(points);
 }
 
 }  // namespace athanor::inline plot

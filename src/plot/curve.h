@@ -4,13 +4,9 @@
 #include <cstddef>
 #include <vector>
 
+#include "plot/figure.h"
+
 namespace athanor::inline plot {
-
-struct Point {
-  double x = 0, y = 0;
-
-  bool operator==(const Point&) const = default;
-};
 
 /// Returns the number of points over which a curve of `num_points` is averaged unless the user chooses it: one in 50,
 /// as an odd number; 1, which smooths nothing, below 200 points.
@@ -21,8 +17,14 @@ size_t usual_window(size_t num_points);
 /// on both sides; at the end it loses the points that are not there yet.
 std::vector<Point> smooth(const std::vector<Point>& points, size_t window, size_t most);
 
+inline constexpr size_t kMostColumns = 300;  ///< more would not be seen, since each has four points
+
 /// Returns points between which lines look like those between `points` in a picture `columns` wide: the first, the
 /// lowest, the highest and the last of each column.
-std::vector<Point> thin(const std::vector<Point>& points, size_t columns);
+std::vector<Point> thin(const std::vector<Point>& points, size_t columns = kMostColumns);
+
+/// Sets line, faint and window of `curve` from points in the order of x: the line is their smoothed mean, and what is
+/// faint keeps the extremes of all of them. @param window  0: usual_window().
+void set_smoothed_line(const std::vector<Point>& points, size_t window, Curve& curve);
 
 }  // namespace athanor::inline plot

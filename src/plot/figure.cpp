@@ -1,28 +1,38 @@
 #include "plot/figure.h"
 
 #include <algorithm>
-#include <cmath>
 
 namespace athanor::inline plot {
 
-FigureAxes axes_of(const Figure& figure, int most_x_ticks, int most_y_ticks) {
-  double x_low = INFINITY, x_high = -INFINITY, y_low = INFINITY, y_high = -INFINITY;
-  const auto hold_y = [&](double y) {
-    y_low = std::min(y_low, y);
-    y_high = std::max(y_high, y);
+const char* name_of(XAxis axis) { return axis == XAxis::kTokens ? "tokens" : axis == XAxis::kSteps ? "steps" : "time"; }
+
+double Point::at(XAxis axis) const { return axis == XAxis::kTokens ? tokens : axis == XAxis::kSteps ? x : seconds; }
+
+Extent HeatMap::extent() const {
+  Extent extent;
+  for (const auto& row : values)
+    for (const double value : row) extent.add(value);
+  return extent;
+}
+
+bool Figure::has_points() const {
+  return is_heat_map() ? !heat_map.extent().is_empty() : std::ranges::any_of(curves, &Curve::has_points);
+}
+
+bool Figure::has(XAxis axis) const {
+  const auto all_known = [axis](const std::vector<Point>& points) {
+    return std::ranges::all_of(points, [axis](const Point& point) { return std::isfinite(point.at(axis)); });
   };
-  for (const auto& curve : figure.curves) {
-    for (const auto* points : {&curve.line, &curve.dots}) {
-      for (const auto& point : *points) {
-        x_low = std::min(x_low, point.x);
-        x_high = std::max(x_high, point.x);
-        hold_y(point.y);
-      }
-    }
-  }
-  for (const auto& level : figure.levels) hold_y(level.y);
-  return {figure.log_x ? logarithmic_axis(x_low, x_high, most_x_ticks) : horizontal_axis(x_low, x_high, most_x_ticks),
-          vertical_axis(y_low, y_high, most_y_ticks)};
+  return all_known(heat_map.columns) && std::ranges::all_of(curves, [&](const Curve& curve) {
+           return all_known(curve.line) && all_known(curve.faint) && all_known(curve.dots);
+         });
+}
+
+Figure stacked_up(Figure figure) {
+  for (size_t i = 1; figure.is_stacked && i < figure.curves.size(); ++i)
+    for (size_t j = 0; j < figure.curves[i].line.size(); ++j)
+      figure.curves[i].line[j].y += figure.curves[i - 1].line[j].y;
+  return figure;
 }
 
 }  // namespace athanor::inline plot

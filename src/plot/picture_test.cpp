@@ -6,6 +6,8 @@
 #include <cmath>
 
 #include "base/text.h"
+#include "plot/curve.h"
+#include "plot/figure_axes.h"
 #include "plot/svg_picture.h"
 #include "plot/terminal_picture.h"
 
@@ -35,6 +37,17 @@ TEST(Ticks, OfLogarithmsShowTheNumbersThemselves) {
             (Labels{"0.0005", "0.001", "0.002", "0.005"}));
   EXPECT_EQ(labels_of(logarithmic_axis(-3, -3, 8)), (Labels{"0.0005", "0.001", "0.002"}));
   for (const int most : {2, 4}) EXPECT_LE(logarithmic_axis(-12, 6, most).ticks.size(), static_cast<size_t>(most + 1));
+}
+
+TEST(Ticks, OfTimeHaveTheUnitThatItsLengthAsksFor) {
+  using Labels = std::vector<std::string>;
+  const auto axis = time_axis(2, 7200, 4);
+  EXPECT_EQ(labels_of(axis), (Labels{"0", "50", "100"}));
+  EXPECT_EQ(axis.label, "minutes of training");
+  EXPECT_EQ(axis.share(3600), 0.5) << "values are seconds";
+  EXPECT_EQ(time_axis(0, 170, 4).label, "seconds of training");
+  EXPECT_EQ(time_axis(0, 7200 * 12, 4).label, "hours of training");
+  EXPECT_EQ(time_axis(0, 7200 * 120, 4).label, "days of training");
 }
 
 TEST(Ticks, AValueAloneHasRoomAroundIt) {
@@ -84,8 +97,8 @@ TEST(Thinning, KeepsTheExtremesOfEachColumn) {
 }
 
 Figure falling_loss() {
-  Figure figure{"loss", "step", {}, {}, ""};
-  Curve curve{"run: loss 1", "validation loss 2", {}, {}, {{5, 5}}};
+  Figure figure{.title = "loss"};
+  Curve curve{.name = "run: loss 1", .dots_name = "validation loss 2", .dots = {{5, 5}}};
   for (int i = 0; i <= 10; ++i) curve.line.push_back({static_cast<double>(i), 10.0 - i});
   figure.curves.push_back(curve);
   return figure;
@@ -137,6 +150,7 @@ TEST(TerminalPicture, WithoutBrailleHasPlainCharactersAndALetterForEachCurve) {
   auto figure = falling_loss();
   figure.curves.push_back(figure.curves[0]);
   figure.curves[1].name = "other";
+  figure.curves[1].ink = 1;
   for (auto& point : figure.curves[1].line) point.y = 10 - point.y;
   const auto text = draw_on_terminal(figure, {80, 24, false, false});
   EXPECT_TRUE(std::ranges::all_of(text, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }));
@@ -148,15 +162,56 @@ TEST(TerminalPicture, WithoutBrailleHasPlainCharactersAndALetterForEachCurve) {
 TEST(TerminalPicture, ColoursTwoRunsDifferently) {
   auto figure = falling_loss();
   figure.curves.push_back(figure.curves[0]);
+  figure.curves[1].ink = 1;
   const auto text = draw_on_terminal(figure, {80, 24, true, true});
   EXPECT_NE(text.find("\033[38;5;33m━━"), text.npos);
   EXPECT_NE(text.find("\033[38;5;208m━━"), text.npos);
 }
 
 TEST(Pictures, OnePointIsSeen) {
-  Figure figure{"loss", "step", {{"run", "", {{1, 9}}, {}, {}}}, {}, ""};
+  const Figure figure{.title = "loss", .curves = {{.name = "run", .line = {{1, 9}}}}};
   EXPECT_EQ(count(draw_on_terminal(figure, {80, 24, false, false}), "*"), 3u) << "two of them in the legend";
   EXPECT_EQ(count(draw_svg({figure}), "<circle"), 1u);
+}
+
+TEST(SvgPicture, ShowsEachAxisThatPointsKnow) {
+  Figure figure = falling_loss();
+  EXPECT_FALSE(figure.has(XAxis::kTokens));
+  for (auto* points : {&figure.curves[0].line, &figure.curves[0].dots})
+    for (Point& point : *points) point.tokens = 1e6 * point.x;
+  EXPECT_TRUE(figure.has(XAxis::kTokens));
+  figure.x_axis = XAxis::kTokens;
+  EXPECT_NE(draw_svg({figure}).find(">10M<"), std::string::npos);
+}
+
+TEST(SvgPicture, StacksAreasOnOneAnother) {
+  Figure figure{.title = "time", .is_stacked = true};
+  for (size_t i = 0; i < 2; ++i) figure.curves.push_back({.name = "part", .ink = i, .line = {{0, 1}, {1, 3}}});
+  EXPECT_EQ(stacked_up(figure).curves[1].line[1].y, 6);
+  const TickedAxis axis = y_axis_of(stacked_up(figure), 5);
+  EXPECT_TRUE(axis.low == 0 && axis.high >= 6);
+  EXPECT_EQ(count(draw_svg({figure}), "class=\"area\""), 2u);
+}
+
+TEST(SvgPicture, CutsOffFaintValuesThatAreFarOffAndSaysSo) {
+  Figure figure = falling_loss();
+  for (size_t i = 0; i < 300; ++i)
+    figure.curves[0].faint.push_back({static_cast<double>(i) / 30, i == 99 ? 1000.0 : 5});
+  EXPECT_LT(y_axis_of(figure, 5).high, 11);
+  EXPECT_NE(draw_svg({figure}).find("all are between 5 and 1000"), std::string::npos);
+  figure.curves[0].faint[99].y = 20;
+  EXPECT_GT(y_axis_of(figure, 5).high, 20);
+  EXPECT_EQ(values_outside(figure), std::nullopt);
+  figure.holds_faint = false;
+  EXPECT_LT(y_axis_of(figure, 5).high, 11);
+  EXPECT_NE(values_outside(figure), std::nullopt);
+}
+
+TEST(SvgPicture, ShowsAHeatMapWithWhatItsColoursMean) {
+  const Figure figure{.title = "loads", .heat_map = {"layer", {{10}, {20}}, {{1, 2}, {NAN, 3}}}};
+  const auto svg = draw_svg({figure});
+  EXPECT_EQ(count(svg, "class=\"heat\""), 3u);
+  EXPECT_NE(svg.find("The palest colour is 1, the darkest 3"), std::string::npos);
 }
 
 TEST(SvgPicture, HasTheCurvesTheLevelsAndEscapedNames) {

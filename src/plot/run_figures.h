@@ -9,12 +9,10 @@
 
 namespace athanor::inline plot {
 
-enum class PlotAxis { kSteps, kTokens, kTime };
-
 struct PlotRequest {
   std::vector<std::string> runs;               ///< run folders, or files such as RUN/metrics-003.jsonl
   std::vector<std::string> fields = {"loss"};  ///< one figure for each; that of "loss" shows validation_loss as dots
-  PlotAxis x = PlotAxis::kSteps;   ///< kTime: the time that the run worked, without the time between its attempts
+  XAxis x = XAxis::kSteps;         ///< kTime: the time that the run worked, without the time between its attempts
   size_t window = 0;               ///< number of steps that a point is the mean of; 0: usual_window() of each curve
   std::vector<Level> levels = {};  ///< in the first figure
 };

@@ -3,47 +3,49 @@
 #include <fmt/core.h>
 
 #include "base/error.h"
+#include "plot/curve.h"
+#include "plot/svg_picture.h"
 
 namespace athanor::inline plot {
 namespace {
 
-std::string subtitle_of(const ScoreColumn& column) {
-  return column.num_fewshot > 0 ? fmt::format("{}, {}-shot", column.metric, column.num_fewshot) : column.metric;
-}
-
-void add_curve(const RunScores& run, size_t column, bool by_tokens, Multiple& panel) {
-  Curve curve{run.name, "", {}, {}, {}};
-  std::vector<double> errors;
-  for (const auto& checkpoint : run.checkpoints) {
-    const auto& score = checkpoint.scores[column];
-    if (!score) continue;
-    curve.line.push_back({static_cast<double>(by_tokens ? checkpoint.tokens : checkpoint.step), score->value});
-    errors.push_back(score->error.value_or(0));
+std::vector<Point> points_of(const RunScores& run, size_t column) {
+  std::vector<Point> points;
+  for (const CheckpointScores& at : run.checkpoints) {
+    const auto& score = at.scores[column];
+    if (!score || !is_drawable(score->value)) continue;
+    points.push_back({.x = static_cast<double>(at.step), .y = score->value, .error = score->error.value_or(0)});
+    if (at.tokens >= 0) points.back().tokens = static_cast<double>(at.tokens);
   }
-  panel.figure.curves.push_back(std::move(curve));
-  panel.errors.push_back(std::move(errors));
+  return points;
 }
 
 }  // namespace
 
-SmallMultiples make_score_figures(const ScoreHistory& history, ScoreAxis axis) {
+std::vector<Figure> make_score_figures(const ScoreHistory& history) {
+  std::vector<Figure> figures;
+  for (size_t i = 0; i < history.columns.size(); ++i) {
+    const ScoreColumn& column = history.columns[i];
+    Figure& figure = figures.emplace_back(Figure{.id = fmt::format("task-{}", i), .title = column.task});
+    figure.unit =
+        column.num_fewshot > 0 ? fmt::format("{}, {}-shot", column.metric, column.num_fewshot) : column.metric;
+    figure.shows_points = true;
+    if (column.chance) figure.levels.push_back({"chance", *column.chance});
+    for (const RunScores& run : history.runs)
+      figure.curves.push_back({.name = run.name, .ink = figure.curves.size(), .line = thin(points_of(run, i))});
+  }
+  return figures;
+}
+
+std::string draw_scores(const ScoreHistory& history, ScoreAxis axis) {
   ATHANOR_CHECK(axis != ScoreAxis::kTokens || history.has_tokens(),
                 "the results do not tell the tokens of every checkpoint; choose --x steps");
-  const bool by_tokens = axis != ScoreAxis::kSteps && history.has_tokens();
-  SmallMultiples multiples{history.runs.size() == 1 ? "Scores of " + history.runs[0].name : "Scores of runs",
-                           by_tokens ? "training tokens" : "step",
-                           "Shaded: ± 1 standard error. Dashed: the score of guessing.",
-                           {},
-                           {}};
-  for (const auto& run : history.runs) multiples.names.push_back(run.name);
-  for (size_t i = 0; i < history.columns.size(); ++i) {
-    const auto& column = history.columns[i];
-    Multiple panel{column.task, subtitle_of(column), {column.task, multiples.x_label, {}, {}, ""}, {}};
-    if (column.chance) panel.figure.levels.push_back({"chance", *column.chance});
-    for (const auto& run : history.runs) add_curve(run, i, by_tokens, panel);
-    multiples.panels.push_back(std::move(panel));
-  }
-  return multiples;
+  std::vector<Figure> figures = make_score_figures(history);
+  for (Figure& figure : figures)
+    if (axis != ScoreAxis::kSteps && history.has_tokens()) figure.x_axis = XAxis::kTokens;
+  return draw_small_multiples(figures,
+                              history.runs.size() == 1 ? "Scores of " + history.runs[0].name : "Scores of runs",
+                              "Shaded: ± 1 standard error. Dashed: the score of guessing.");
 }
 
 }  // namespace athanor::inline plot

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "plot/curve.h"
 #include "plot/score_figures.h"
 
 namespace athanor::score_history_test {
@@ -122,38 +123,38 @@ TEST(ScoreFigures, HaveAPanelForEachTaskALineForEachRunAndALegendForSeveral) {
   auto both = rising(5, "a");
   for (auto& results : both) results["results"]["b"] = scores(0.5, 0.01);
   const auto history = make_score_history({{"one<run", rising(5, "a")}, {"two", both}}, {});
-  const auto svg = draw_small_multiples(make_score_figures(history, ScoreAxis::kTokensIfKnown));
+  const auto svg = draw_scores(history, ScoreAxis::kTokensIfKnown);
   EXPECT_EQ(count(svg, "class=\"line\""), 4u) << "a: both, b and the mean: the second";
   EXPECT_EQ(count(svg, "class=\"band\""), 4u);
   EXPECT_EQ(count(svg, "<circle"), 20u);
   EXPECT_EQ(count(svg, "class=\"level\""), 3u);
   EXPECT_NE(svg.find("chance 0.25"), svg.npos);
   EXPECT_NE(svg.find("one&lt;run"), svg.npos);
-  EXPECT_NE(svg.find("training tokens"), svg.npos);
-  EXPECT_NE(draw_small_multiples(make_score_figures(history, ScoreAxis::kSteps)).find(">step<"), svg.npos);
+  EXPECT_NE(svg.find(">tokens<"), svg.npos);
+  EXPECT_NE(draw_scores(history, ScoreAxis::kSteps).find(">step<"), svg.npos);
   // The second run has its colour also where the first has no curve.
   EXPECT_EQ(count(svg, "class=\"line\" stroke=\"#2f7fd6\""), 1u);
   EXPECT_EQ(count(svg, "class=\"line\" stroke=\"#e0701f\""), 3u);
 }
 
 TEST(ScoreFigures, OneCheckpointIsAPointWithABarAndAThousandAreALineWithoutDots) {
-  const auto one = draw_small_multiples(make_score_figures(history_of(rising(1, "a")), ScoreAxis::kTokensIfKnown));
+  const auto one = draw_scores(history_of(rising(1, "a")), ScoreAxis::kTokensIfKnown);
   EXPECT_EQ(count(one, "<circle"), 1u);
   EXPECT_EQ(count(one, "class=\"bar\""), 1u);
   EXPECT_EQ(one.find("nan"), one.npos);
-  const auto many = draw_small_multiples(make_score_figures(history_of(rising(1000, "a")), ScoreAxis::kTokensIfKnown));
+  const auto many = draw_scores(history_of(rising(1000, "a")), ScoreAxis::kTokensIfKnown);
   EXPECT_EQ(count(many, "<circle"), 0u);
   EXPECT_EQ(count(many, "class=\"line\""), 1u);
-  // At most four points of the line and eight of the band in each of the panel's 224 columns, of 13 characters.
-  EXPECT_LT(many.size(), 12u * 225 * 13 + 4000);
+  // At most four points of the line and eight of the band in each column, of 13 characters.
+  EXPECT_LT(many.size(), 12u * (kMostColumns + 1) * 13 + 4000);
 }
 
 TEST(ScoreFigures, StepsAreTheAxisWhereTokensAreNotKnown) {
   auto results = rising(2, "a");
   results[0]["athanor"].erase("tokens");
   const auto history = history_of(results);
-  EXPECT_EQ(make_score_figures(history, ScoreAxis::kTokensIfKnown).x_label, "step");
-  EXPECT_THROW(make_score_figures(history, ScoreAxis::kTokens), ConfigError);
+  EXPECT_NE(draw_scores(history, ScoreAxis::kTokensIfKnown).find(">step<"), std::string::npos);
+  EXPECT_THROW(draw_scores(history, ScoreAxis::kTokens), ConfigError);
 }
 
 TEST(ScoreTable, HasARowForEachCheckpointAndContinuesBelowWhereATerminalIsNarrow) {

@@ -18,9 +18,9 @@ constexpr const char* kStyle =
     ".paper{fill:#fff} text{fill:#333} .grid{stroke:#ddd} .level{stroke:#777;stroke-dasharray:5 4} "
     ".line{fill:none;stroke-width:1.6;stroke-linejoin:round} .faint{fill:none;stroke-width:.7;stroke-opacity:.35} "
     ".band{stroke:none;fill-opacity:.16} .bar{stroke-width:1.2} .title{font-weight:bold} .small{font-size:11px} "
-    ".pale{fill:#777}\n"
+    ".pale{fill:#777} .area{fill-opacity:.85} .heat{fill:#b8400a}\n"
     "@media (prefers-color-scheme: dark){.paper{fill:#15181c} text{fill:#d8d8d8} .grid{stroke:#3a3f45} "
-    ".level{stroke:#999} .pale{fill:#999}}\n"
+    ".level{stroke:#999} .pale{fill:#999} .heat{fill:#ffa15c}}\n"
     "</style>\n";
 
 }  // namespace

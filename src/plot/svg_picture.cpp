@@ -4,114 +4,95 @@
 
 #include <algorithm>
 
+#include "plot/figure_axes.h"
+#include "plot/figure_notes.h"
+#include "plot/svg_chart.h"
 #include "plot/svg_parts.h"
 
 namespace athanor::inline plot {
 namespace {
 
-constexpr double kWidth = 760, kLeft = 64, kRight = 16, kPlotHeight = 280, kLegendRow = 18, kTitle = 24, kBelow = 48,
-                 kNoteRow = 18;
+constexpr ChartSize kWhole{760, 330}, kSmall{290, 190};
+constexpr double kTextLeft = 14, kChartLeft = 52;  // the second is in line with the vertical axis of a chart
+constexpr double kTitleRow = 24, kUnitRow = 16, kNameRow = 18, kNoteRow = 16;
+constexpr size_t kMostInRow = 3, kBytesOfSmallTitle = 38;
 
-// One figure, whose top is at a height of the picture.
-class Panel {
- public:
-  Panel(const Figure& figure, double top, size_t index)
-      : figure_(figure), axes_(axes_of(figure, 8, 6)), index_(index), legend_top_(top + kTitle),
-        plot_top_(legend_top_ + kLegendRow * static_cast<double>(figure.curves.size()) + 6) {}
+// The part that is drawn, and where the next row begins.
+struct Sheet {
+  std::string body;
+  double top = 0;
 
-  double bottom() const { return plot_top_ + kPlotHeight + kBelow + (figure_.note.empty() ? 0 : kNoteRow); }
-
-  std::string draw() const {
-    std::string svg = svg_text(14, legend_top_ - 8, figure_.y_label) + legend() + grid() + levels();
-    svg += fmt::format("<clipPath id=\"plot{}\"><rect x=\"{}\" y=\"{:.1f}\" width=\"{}\" height=\"{}\"/></clipPath>\n",
-                       index_, kLeft, plot_top_, kWidth - kLeft - kRight, kPlotHeight);
-    for (size_t i = 0; i < figure_.curves.size(); ++i) svg += path(figure_.curves[i].faint, "faint", i);
-    for (size_t i = 0; i < figure_.curves.size(); ++i) svg += path(figure_.curves[i].line, "line", i) + dots(i);
-    if (!figure_.note.empty()) svg += svg_text(kLeft, bottom() - 10, figure_.note + "; the pale one has every step");
-    return svg;
+  void add_title(const std::string& title) {
+    body += svg_text(kTextLeft, top + 20, title, "start", "class=\"title\" font-size=\"14\"");
+    top += kTitleRow;
   }
 
- private:
-  double x(double value) const { return kLeft + axes_.x.share(value) * (kWidth - kLeft - kRight); }
-  double y(double value) const { return plot_top_ + (1 - axes_.y.share(value)) * kPlotHeight; }
-
-  std::string circle(double at_x, double at_y, size_t curve) const {
-    return fmt::format("<circle cx=\"{:.1f}\" cy=\"{:.1f}\" r=\"4\" fill=\"{}\" class=\"dot\"/>\n", at_x, at_y,
-                       svg_ink(curve));
+  void add_pale_row(const std::string& text) {
+    body += svg_text(kTextLeft, top + 12, text, "start", "class=\"small pale\"");
+    top += kNoteRow;
   }
 
-  std::string legend() const {
-    std::string svg;
-    for (size_t i = 0; i < figure_.curves.size(); ++i) {
-      const auto& curve = figure_.curves[i];
-      const double row = legend_top_ + kLegendRow * static_cast<double>(i) + 9;
-      svg += svg_line(kLeft, row, kLeft + 22, row,
-                      fmt::format("stroke=\"{}\" stroke-width=\"2.5\"{}", svg_ink(i), svg_dashes(i)));
-      constexpr size_t kMostBytes = 62;  // more would reach the second column
-      svg += svg_text(kLeft + 28, row + 4, end_of_name(curve.name, curve.dots.empty() ? 2 * kMostBytes : kMostBytes));
-      if (curve.dots.empty()) continue;
-      constexpr double kDots = 470;  // where the second column of the legend begins
-      svg += circle(kDots, row, i) + svg_text(kDots + 10, row + 4, curve.dots_name);
+  void add_chart(const Figure& figure, double left, const ChartSize& size, const TickedAxis* x = nullptr) {
+    body += fmt::format("<svg x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\">\n{}</svg>\n", left, top, size.width,
+                        size.height, draw_chart(figure, figure.x_axis, size, x));
+  }
+
+  void add_legend(const std::vector<Curve>& curves) {
+    constexpr size_t kMostBytes = 62;  // more would reach the second column
+    constexpr double kSecondColumn = 470;
+    for (const Curve& curve : curves) {
+      const double row = top + 10;
+      body += svg_line(kChartLeft, row, kChartLeft + 22, row,
+                       fmt::format("stroke=\"{}\" stroke-width=\"2.5\"{}", svg_ink(curve.ink), svg_dashes(curve.ink)));
+      body += svg_text(kChartLeft + 28, row + 4, end_of_name(curve.name, (curve.dots.empty() ? 2 : 1) * kMostBytes));
+      if (!curve.dots.empty()) {
+        body += fmt::format("<circle cx=\"{}\" cy=\"{}\" r=\"3.2\" fill=\"{}\"/>\n", kSecondColumn, row,
+                            svg_ink(curve.ink));
+        body += svg_text(kSecondColumn + 10, row + 4, curve.dots_name);
+      }
+      top += kNameRow;
     }
-    return svg;
   }
-
-  std::string grid() const {
-    std::string svg;
-    for (const auto& tick : axes_.y.ticks) {
-      svg += svg_line(kLeft, y(tick.value), kWidth - kRight, y(tick.value), "class=\"grid\"");
-      svg += svg_text(kLeft - 8, y(tick.value) + 4, tick.label, "end");
-    }
-    const double bottom = plot_top_ + kPlotHeight;
-    for (const auto& tick : axes_.x.ticks) {
-      svg += svg_line(x(tick.value), bottom, x(tick.value), bottom + 4, "class=\"grid\"");
-      svg += svg_text(x(tick.value), bottom + 18, tick.label, "middle");
-    }
-    return svg + svg_text((kLeft + kWidth - kRight) / 2, bottom + 36, figure_.x_label, "middle");
-  }
-
-  std::string levels() const {
-    std::string svg;
-    for (const auto& level : figure_.levels) {
-      svg += svg_line(kLeft, y(level.y), kWidth - kRight, y(level.y), "class=\"level\"");
-      svg += svg_text(kWidth - kRight - 4, y(level.y) - 6, fmt::format("{} {:g}", level.name, level.y), "end");
-    }
-    return svg;
-  }
-
-  std::string path(const std::vector<Point>& points, const char* kind, size_t curve) const {
-    if (points.size() == 1 && figure_.curves[curve].dots.empty()) return circle(x(points[0].x), y(points[0].y), curve);
-    if (points.size() < 2) return "";
-    std::string svg = "<polyline points=\"";
-    for (const auto& point : points) svg += fmt::format("{:.1f},{:.1f} ", x(point.x), y(point.y));
-    svg.back() = '"';
-    return svg + fmt::format(" class=\"{}\" stroke=\"{}\"{} clip-path=\"url(#plot{})\"/>\n", kind, svg_ink(curve),
-                             svg_dashes(curve), index_);
-  }
-
-  std::string dots(size_t curve) const {
-    std::string svg;
-    for (const auto& point : figure_.curves[curve].dots) svg += circle(x(point.x), y(point.y), curve);
-    return svg;
-  }
-
-  const Figure& figure_;
-  FigureAxes axes_;
-  size_t index_;
-  double legend_top_, plot_top_;
 };
 
 }  // namespace
 
 std::string draw_svg(const std::vector<Figure>& figures) {
-  std::string body;
-  double height = 0;
-  for (size_t i = 0; i < figures.size(); ++i) {
-    const Panel panel(figures[i], height, i);
-    body += panel.draw();
-    height = panel.bottom();
+  Sheet sheet;
+  for (const Figure& figure : figures) {
+    sheet.add_title(figure.title);
+    if (!figure.unit.empty()) sheet.add_pale_row(figure.unit);
+    sheet.add_legend(figure.curves);
+    sheet.add_chart(figure, 0, kWhole);
+    sheet.top += kWhole.height;
+    for (const std::string& note : notes_of(figure)) sheet.add_pale_row(note);
+    sheet.top += kNoteRow / 2;
   }
-  return svg_document(kWidth, height, body);
+  return svg_document(kWhole.width, sheet.top, sheet.body);
+}
+
+std::string draw_small_multiples(const std::vector<Figure>& figures, const std::string& title,
+                                 const std::string& note) {
+  // Four make a square.
+  const size_t in_row = figures.size() == 4 ? 2 : std::min(figures.size(), kMostInRow);
+  const TickedAxis x = x_axis_of(figures, figures[0].x_axis, 5);
+  Sheet sheet;
+  sheet.add_title(title);
+  if (figures[0].curves.size() > 1) sheet.add_legend(figures[0].curves);
+  for (size_t i = 0; i < figures.size(); ++i) {
+    const double left = kSmall.width * static_cast<double>(i % in_row);
+    sheet.body += svg_text(left + kChartLeft, sheet.top + 18, end_of_name(figures[i].title, kBytesOfSmallTitle),
+                           "start", "class=\"title\"");
+    sheet.body += svg_text(left + kChartLeft, sheet.top + 33, figures[i].unit, "start", "class=\"small pale\"");
+    sheet.top += kTitleRow + kUnitRow;
+    sheet.add_chart(figures[i], left, kSmall, &x);
+    const bool ends_row = i % in_row == in_row - 1 || i == figures.size() - 1;
+    sheet.top += ends_row ? kSmall.height : -kTitleRow - kUnitRow;
+  }
+  sheet.add_pale_row(note);
+  // A figure alone leaves room for the title and the note.
+  return svg_document(kSmall.width * static_cast<double>(std::max<size_t>(in_row, 2)), sheet.top + kNoteRow / 2,
+                      sheet.body);
 }
 
 }  // namespace athanor::inline plot

@@ -7,6 +7,8 @@
 #include <cstdint>
 
 #include "base/text.h"
+#include "plot/figure_axes.h"
+#include "plot/figure_notes.h"
 
 namespace athanor::inline plot {
 namespace {
@@ -92,21 +94,25 @@ class Canvas {
 
 class TerminalPicture {
  public:
-  TerminalPicture(const Figure& figure, const TerminalStyle& style) : figure_(figure), style_(style) {}
+  TerminalPicture(const Figure& figure, const TerminalStyle& style) : figure_(stacked_up(figure)), style_(style) {
+    for (Curve& curve : figure_.curves) curve.faint.clear();
+  }
 
   std::string draw() {
     const int columns = std::max(style_.columns, kLeastColumns) - 1;  // a full line would wrap on some terminals
     const auto around = static_cast<int>(figure_.curves.size() + figure_.levels.size()) + 5;
     const int rows = std::clamp(style_.rows - around, kLeastRows, kMostRows);
-    axes_ = axes_of(figure_, std::max(2, columns / 12), std::max(2, rows / 3));
-    for (const auto& tick : axes_.y.ticks) label_width_ = std::max(label_width_, static_cast<int>(tick.label.size()));
+    x_ = x_axis_of({&figure_, 1}, figure_.x_axis, std::max(2, columns / 12));
+    y_ = y_axis_of(figure_, std::max(2, rows / 3));
+    for (const auto& tick : y_.ticks) label_width_ = std::max(label_width_, static_cast<int>(tick.label.size()));
     Canvas canvas(std::max(10, columns - label_width_ - 2), rows, style_);
     draw_levels(canvas, rows);
-    for (size_t i = 0; i < figure_.curves.size(); ++i) draw_curve(canvas, static_cast<int>(i));
-    std::string text = printable(figure_.y_label) + "\n" + legend();
+    for (const Curve& curve : figure_.curves) draw_curve(canvas, curve);
+    std::string text = printable(figure_.heading()) + "\n" + legend();
     for (int row = 0; row < rows; ++row) text += frame(row, rows) + canvas.row_text(row) + "\n";
-    return text + x_axis(canvas.dot_columns() / (style_.braille ? 2 : 1)) +
-           (figure_.note.empty() ? "" : figure_.note + "\n");
+    text += x_axis(canvas.dot_columns() / (style_.braille ? 2 : 1));
+    if (const std::string note = smoothing_note(figure_); !note.empty()) text += note + " (--smooth)\n";
+    return text;
   }
 
  private:
@@ -122,15 +128,17 @@ class TerminalPicture {
   void draw_levels(Canvas& canvas, int rows) const {
     const int columns = canvas.dot_columns() / (style_.braille ? 2 : 1);
     for (const auto& level : figure_.levels) {
-      const int row = row_of(axes_.y.share(level.y), rows);
+      const int row = row_of(y_.share(level.y), rows);
       for (int column = 0; column < columns; ++column) canvas.at(column, row).text = style_.braille ? "╌" : "-";
     }
   }
 
-  void draw_curve(Canvas& canvas, int index) const {
-    const Curve& curve = figure_.curves[static_cast<size_t>(index)];
-    const auto x = [&](const Point& point) { return column_of(axes_.x.share(point.x), canvas.dot_columns()); };
-    const auto y = [&](const Point& point) { return row_of(axes_.y.share(point.y), canvas.dot_rows()); };
+  void draw_curve(Canvas& canvas, const Curve& curve) const {
+    const auto index = static_cast<int>(curve.ink);
+    const auto x = [&](const Point& point) {
+      return column_of(x_.share(point.at(figure_.x_axis)), canvas.dot_columns());
+    };
+    const auto y = [&](const Point& point) { return row_of(y_.share(point.y), canvas.dot_rows()); };
     for (size_t i = 0; i < curve.line.size(); ++i) {
       const Point &from = curve.line[i == 0 ? 0 : i - 1], &to = curve.line[i];
       canvas.draw_line(x(from), y(from), x(to), y(to), index, line_letter(index));
@@ -150,8 +158,8 @@ class TerminalPicture {
 
   std::string legend() const {
     std::string text;
-    for (int i = 0; i < std::ssize(figure_.curves); ++i) {
-      const Curve& curve = figure_.curves[static_cast<size_t>(i)];
+    for (const Curve& curve : figure_.curves) {
+      const auto i = static_cast<int>(curve.ink);
       const std::string line = style_.braille ? "━━" : std::string(2, line_letter(i));
       const std::string dot = style_.braille ? "●" : std::string(1, dot_letter(i));
       text += coloured(line, i) + " " + printable(curve.name);
@@ -166,8 +174,8 @@ class TerminalPicture {
 
   // Returns the label and the line of the vertical axis in a row.
   std::string frame(int row, int rows) const {
-    for (const auto& tick : axes_.y.ticks) {
-      if (row_of(axes_.y.share(tick.value), rows) == row)
+    for (const auto& tick : y_.ticks) {
+      if (row_of(y_.share(tick.value), rows) == row)
         return fmt::format("{:>{}} {}", tick.label, label_width_, style_.braille ? "┤" : "+");
     }
     return std::string(static_cast<size_t>(label_width_) + 1, ' ') + (style_.braille ? "│" : "|");
@@ -179,8 +187,8 @@ class TerminalPicture {
     std::string labels(left + 1 + static_cast<size_t>(columns), ' ');
     std::vector<bool> ticked(static_cast<size_t>(columns));
     size_t free_from = 0;
-    for (const auto& tick : axes_.x.ticks) {
-      const auto column = static_cast<size_t>(column_of(axes_.x.share(tick.value), columns));
+    for (const auto& tick : x_.ticks) {
+      const auto column = static_cast<size_t>(column_of(x_.share(tick.value), columns));
       const size_t half = tick.label.size() / 2, centre = left + 1 + column;
       const size_t begin = std::min(centre > half ? centre - half : 0, labels.size() - tick.label.size());
       ticked[column] = true;
@@ -191,13 +199,13 @@ class TerminalPicture {
     for (const bool tick : ticked) line += style_.braille ? (tick ? "┬" : "─") : (tick ? "+" : "-");
     while (labels.ends_with(' ')) labels.pop_back();
     const size_t middle =
-        left + 1 + (static_cast<size_t>(columns) - std::min(static_cast<size_t>(columns), figure_.x_label.size())) / 2;
-    return line + "\n" + labels + "\n" + std::string(middle, ' ') + figure_.x_label + "\n";
+        left + 1 + (static_cast<size_t>(columns) - std::min(static_cast<size_t>(columns), x_.label.size())) / 2;
+    return line + "\n" + labels + "\n" + std::string(middle, ' ') + x_.label + "\n";
   }
 
-  const Figure& figure_;
+  Figure figure_;
   const TerminalStyle& style_;
-  FigureAxes axes_;
+  TickedAxis x_, y_;
   int label_width_ = 0;
 };
 

@@ -16,7 +16,9 @@ struct TerminalStyle {
 };
 
 /// Returns lines of text, each with its newline: what the vertical axis shows, the legend, the picture, its horizontal
-/// axis, the note.
+/// axis, how lines are smoothed. The picture has the lines, dots and levels of a figure, and
+/// nothing else of it.
+/// @param figure  with at least one point of a curve.
 std::string draw_on_terminal(const Figure& figure, const TerminalStyle& style);
 
 }  // namespace athanor::inline plot

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cmath>
 #include <filesystem>
 #include <map>
 
@@ -13,15 +12,15 @@
 #include "base/text.h"
 #include "plot/run_name.h"
 #include "plot/svg_parts.h"
-#include "report/chart_html.h"
-#include "report/chart_svg.h"
-#include "report/evaluation_charts.h"
+#include "plot/svg_picture.h"
+#include "report/evaluation_figures.h"
+#include "report/figure_html.h"
 #include "report/html.h"
 #include "report/page_script.h"
 #include "report/page_style.h"
 #include "report/page_tables.h"
-#include "report/rank_charts.h"
-#include "report/run_charts.h"
+#include "report/rank_figures.h"
+#include "report/step_figures.h"
 
 namespace athanor::inline report {
 namespace {
@@ -38,52 +37,39 @@ std::string grid(const std::string& figures) {
   return figures.empty() ? "" : "<div class=\"grid\">" + figures + "</div>\n";
 }
 
-std::string figures_of(const std::vector<Chart>& charts, const std::string& prefix) {
+std::string figures_html(const std::vector<Figure>& figures, const std::string& prefix = "") {
   std::string html;
-  for (const Chart& chart : charts) html += chart_figure(chart, prefix + chart.id);
+  for (const Figure& figure : figures) html += figure_html(figure, prefix + figure.id);
   return html;
 }
 
-// Charts of which each run has its own; with several runs, the title names it.
-std::string own_figures(const std::vector<RunRecord>& runs, std::vector<Chart> (*charts_of)(const RunRecord&)) {
-  std::string html;
-  for (size_t i = 0; i < runs.size(); ++i) {
-    std::vector<Chart> charts = charts_of(runs[i]);
-    for (Chart& chart : charts)
-      if (runs.size() > 1) chart.title += ": " + runs[i].name;
-    html += figures_of(charts, fmt::format("run{}-", i));
-  }
-  return html;
-}
+using FiguresOfRun = std::vector<Figure> (*)(const RunRecord&);
 
-// Maps of which each run has its own, with one scale for all runs, so that their colours can be compared.
-std::string own_maps(const std::vector<RunRecord>& runs, std::vector<HeatMap> (*maps_of)(const RunRecord&)) {
-  std::vector<std::vector<HeatMap>> maps;
-  std::map<std::string, std::pair<double, double>> scales;  // by id of the map
+// Figures of which each run has its own; with several runs, the title names it. Heat maps of all runs have one scale,
+// so that their colours can be compared.
+std::string own_figures(const std::vector<RunRecord>& runs, FiguresOfRun figures_of) {
+  std::vector<std::vector<Figure>> figures;
+  std::map<std::string, Extent> scales;  // by id
   for (const RunRecord& run : runs) {
-    maps.push_back(maps_of(run));
-    for (const HeatMap& map : maps.back()) {
-      const auto [low, high] = map.scale.value_or(map.range());
-      auto& scale = scales.try_emplace(map.id, low, high).first->second;
-      scale = {std::min(scale.first, low), std::max(scale.second, high)};
-    }
+    for (const Figure& figure : figures.emplace_back(figures_of(run)))
+      scales[figure.id].add(figure.heat_map.scale.value_or(figure.heat_map.extent()));
   }
   std::string html;
   for (size_t i = 0; i < runs.size(); ++i) {
-    for (HeatMap& map : maps[i]) {
-      map.scale = scales[map.id];
-      if (runs.size() > 1) map.title += ": " + runs[i].name;
-      html += heat_map_figure(map, fmt::format("run{}-{}", i, map.id));
+    for (Figure& figure : figures[i]) {
+      figure.heat_map.scale = scales[figure.id];
+      if (runs.size() > 1) figure.title += ": " + runs[i].name;
     }
+    html += figures_html(figures[i], fmt::format("run{}-", i));
   }
   return html;
 }
 
 std::string axis_choice() {
   std::string html = "<fieldset class=\"choice\"><legend>Horizontal axis</legend>";
-  for (const char* name : {"tokens", "steps", "time"})
-    html += fmt::format("<label><input type=\"radio\" name=\"axis\" value=\"{0}\"{1}>{0}</label>", name,
-                        std::string_view(name) == "tokens" ? " checked" : "");
+  for (const XAxis axis : {XAxis::kTokens, XAxis::kSteps, XAxis::kTime})
+    html += fmt::format("<label><input type=\"radio\" name=\"axis\" value=\"{0}\"{1}>{0}</label>", name_of(axis),
+                        axis == XAxis::kTokens ? " checked" : "");
   return html + "</fieldset>\n";
 }
 
@@ -135,24 +121,23 @@ std::string version_of_runs(const ReportRequest& request) {
 }
 
 std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest& request, const std::string& made) {
-  std::vector<Chart> charts = charts_of_runs(runs), loss;
-  if (!charts.empty() && charts[0].id == "loss") {
-    loss.push_back(std::move(charts[0]));
-    charts.erase(charts.begin());
+  std::vector<Figure> figures = figures_of_runs(runs), loss;
+  if (!figures.empty() && figures[0].id == "loss") {
+    loss.push_back(std::move(figures[0]));
+    figures.erase(figures.begin());
   }
   const bool is_live = !request.live_version.empty();
   const std::string title = "Report of " + title_of(runs);
   std::string body = fmt::format("<header><h1>{}</h1>\n{}</header>\n<main>\n", escape_xml(title), axis_choice());
   body += section("runs", "Runs", runs_table(runs));
-  body += section("curves", "Loss", grid(figures_of(loss, "")));
+  body += section("curves", "Loss", grid(figures_html(loss)));
   body += section("compared", "Compared at the same tokens", runs.size() > 1 ? comparison_table(runs) : "");
-  body += section("evaluation", "Evaluation", grid(figures_of(evaluation_charts(runs, request.chance), "")));
-  body += section("training", "Training", grid(figures_of(charts, "")));
-  body += section("time-use", "Time", grid(own_figures(runs, time_charts)) + time_table(runs));
-  body +=
-      section("ranks", "Ranks", grid(own_maps(runs, rank_maps) + own_figures(runs, rank_charts)) + rank_tables(runs));
-  body += section("experts", "Experts", grid(own_maps(runs, load_maps)));
-  body += section("data", "Data", grid(own_figures(runs, source_charts)));
+  body += section("evaluation", "Evaluation", grid(figures_html(evaluation_figures(runs, request.chance))));
+  body += section("training", "Training", grid(figures_html(figures)));
+  body += section("time-use", "Time", grid(own_figures(runs, time_figures)) + time_table(runs));
+  body += section("ranks", "Ranks", grid(own_figures(runs, rank_figures)) + rank_tables(runs));
+  body += section("experts", "Experts", grid(own_figures(runs, load_maps)));
+  body += section("data", "Data", grid(own_figures(runs, source_figures)));
   body += section("events", "Events", events_tables(runs));
   body += section("configuration", "Configuration", settings_tables(runs));
   return fmt::format(
@@ -173,18 +158,18 @@ std::string report_page(const std::vector<RunRecord>& runs, const ReportRequest&
 std::vector<std::pair<std::string, std::string>> report_figures(const std::vector<RunRecord>& runs,
                                                                 const ReportRequest& request) {
   std::vector<std::pair<std::string, std::string>> files;
-  const auto add = [&](const std::vector<Chart>& charts, const std::string& prefix) {
-    for (const Chart& chart : charts) files.emplace_back(prefix + chart.id + ".svg", chart_file(chart));
+  const auto add = [&](const std::vector<Figure>& figures, const std::string& prefix) {
+    for (Figure figure : figures) {
+      if (figure.has(XAxis::kTokens)) figure.x_axis = XAxis::kTokens;
+      files.emplace_back(prefix + figure.id + ".svg", draw_svg({figure}));
+    }
   };
-  add(charts_of_runs(runs), "");
-  add(evaluation_charts(runs, request.chance), "");
+  add(figures_of_runs(runs), "");
+  add(evaluation_figures(runs, request.chance), "");
   for (size_t i = 0; i < runs.size(); ++i) {
     const std::string prefix = runs.size() == 1 ? "" : fmt::format("run{}-", i);
-    add(time_charts(runs[i]), prefix);
-    add(source_charts(runs[i]), prefix);
-    add(rank_charts(runs[i]), prefix);
-    for (const auto maps_of : {rank_maps, load_maps})
-      for (const HeatMap& map : maps_of(runs[i])) files.emplace_back(prefix + map.id + ".svg", heat_map_file(map));
+    for (const FiguresOfRun figures_of : {time_figures, source_figures, rank_figures, load_maps})
+      add(figures_of(runs[i]), prefix);
   }
   return files;
 }

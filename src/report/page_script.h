@@ -7,7 +7,6 @@ namespace athanor::inline report {
 inline constexpr const char* kPageScript = R"js(
 'use strict';
 const tip = document.getElementById('pointer');
-const kinds = {tokens: 'tokens', steps: 'steps', 'hours of training': 'time'};
 const data = new Map();
 function dataOf(figure) {
   const id = figure.dataset.values;
@@ -44,7 +43,7 @@ function cursor(svg, at) {
   for (const [name, value] of Object.entries({x1: at, x2: at, y1: top, y2: top + height})) line.setAttribute(name, value);
 }
 function tell(figure, svg, x, share) {
-  const content = dataOf(figure), kind = kinds[svg.dataset.axis], lines = [];
+  const content = dataOf(figure), kind = svg.dataset.axis, lines = [];
   let at = null, step = null;
   if (content.rows) {
     const points = content.points, i = points[kind].findIndex(end => x <= end);
@@ -101,7 +100,7 @@ function attach() {
       const svg = visible(figure), content = dataOf(figure);
       if (move === undefined || !svg || !content.series || content.series.length === 0) return;
       event.preventDefault();
-      const list = content.series[0].points[kinds[svg.dataset.axis]];
+      const list = content.series[0].points[svg.dataset.axis];
       index = Math.max(0, Math.min(list.length - 1, (index ?? 0) + move));
       const rect = svg.getBoundingClientRect();
       show(figure, svg, list[index], 0, {x: rect.left + rect.width / 2, y: rect.top + rect.height / 2});

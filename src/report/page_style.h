@@ -16,7 +16,7 @@ figure{margin:0;padding:12px 14px;background:var(--card);border:1px solid var(--
 .unit,.note,footer{color:var(--pale);font-size:.87rem} .unit{margin-left:10px} .note{margin:6px 0}
 .chart{display:block;width:100%;height:auto;font:12px system-ui,sans-serif;touch-action:pan-y}
 .chart text{fill:var(--ink)} .chart .pale{fill:var(--pale)} .chart .small{font-size:11px} .grid .chart .grid,.chart .grid{stroke:var(--rule);display:inline}
-.chart .line{fill:none;stroke-width:1.7;stroke-linejoin:round} .chart .faint{fill:none;stroke-width:.7;stroke-opacity:.35} .chart .band{fill-opacity:.17} .chart .area{fill-opacity:.85;stroke:var(--card);stroke-width:.6}
+.chart .line{fill:none;stroke-width:1.7;stroke-linejoin:round} .chart .faint{fill:none;stroke-width:.7;stroke-opacity:.35} .chart .band{fill-opacity:.17} .chart .bar{stroke-width:1.2} .chart .area{fill-opacity:.85;stroke:var(--card);stroke-width:.6}
 .chart .level{stroke:var(--pale);stroke-dasharray:5 4} .chart .heat{fill:var(--heat)} .chart .mark{stroke:var(--card);stroke-width:.8} .chart .cursor{stroke:var(--pale);stroke-width:1}
 .pictures:focus-visible{outline:2px solid #2f7fd6;outline-offset:3px}
 .axis{display:none} [data-axis=tokens] .axis.tokens,[data-axis=steps] .axis.steps,[data-axis=time] .axis.time{display:block}

@@ -8,11 +8,11 @@
 #include <ctime>
 
 #include "base/text.h"
-#include "report/chart_svg.h"
 #include "report/comparison.h"
+#include "report/figure_html.h"
 #include "report/html.h"
-#include "report/rank_charts.h"
-#include "report/run_charts.h"
+#include "report/rank_figures.h"
+#include "report/step_figures.h"
 
 namespace athanor::inline report {
 namespace {
@@ -65,13 +65,12 @@ std::string runs_table(const std::vector<RunRecord>& runs) {
   for (const RunRecord& run : runs) {
     const StepRecord& steps = run.steps;
     table.rows.push_back(
-        {run.name, setting(run.settings, "model.family"), ranks_of(run),
-         place_text(ChartAxis::kSteps, steps.steps.back()), place_text(ChartAxis::kTokens, steps.tokens.back()),
-         cell_number(last_finite(steps.field("loss"))), cell_number(last_finite(steps.field("validation_loss"))),
-         whole_number(last_finite(steps.field("tps"))), cell_number(100 * last_finite(steps.field("mfu")), "%"),
-         place_text(ChartAxis::kTime, steps.seconds.back()), cell_number(last_finite(steps.field("attempt"))),
-         std::to_string(count_of(run, {"skip"})), std::to_string(count_of(run, {"roll_back", "went_back"})),
-         ending_of(run)});
+        {run.name, setting(run.settings, "model.family"), ranks_of(run), place_text(XAxis::kSteps, steps.steps.back()),
+         place_text(XAxis::kTokens, steps.tokens.back()), cell_number(last_finite(steps.field("loss"))),
+         cell_number(last_finite(steps.field("validation_loss"))), whole_number(last_finite(steps.field("tps"))),
+         cell_number(100 * last_finite(steps.field("mfu")), "%"), place_text(XAxis::kTime, steps.seconds.back()),
+         cell_number(last_finite(steps.field("attempt"))), std::to_string(count_of(run, {"skip"})),
+         std::to_string(count_of(run, {"roll_back", "went_back"})), ending_of(run)});
   }
   return html_table(table);
 }
@@ -91,7 +90,7 @@ std::string comparison_table(const std::vector<RunRecord>& runs) {
   for (const RunRecord& run : runs) held_out.rows[0].push_back(run.name);
   bool has_validation = false;
   for (const MatchedLosses& at : matched) {
-    std::vector<std::string> row = {place_text(ChartAxis::kTokens, at.tokens)}, validation = row;
+    std::vector<std::string> row = {place_text(XAxis::kTokens, at.tokens)}, validation = row;
     for (size_t i = 0; i < runs.size(); ++i) {
       const auto& loss = at.runs[i];
       row.push_back(loss ? loss_text(*loss) : "");
@@ -163,7 +162,7 @@ std::string events_tables(const std::vector<RunRecord>& runs) {
         continue;
       }
       table.rows.push_back({clock_text(event.time), event.attempt > 0 ? std::to_string(event.attempt) : "",
-                            place_text(ChartAxis::kSteps, static_cast<double>(event.step)), event.kind, event.text});
+                            place_text(XAxis::kSteps, static_cast<double>(event.step)), event.kind, event.text});
     }
     html += html_table(table);
     if (left_out > 0)

@@ -31,11 +31,11 @@ double smoothed_at(const std::vector<RangePoint>& points, double lr) {
 }
 
 Curve curve_of(const OptimizerSweep& sweep) {
-  Curve curve{sweep.optimizer, "", {}, {}, {}};
+  Curve curve{.name = sweep.optimizer};
   // As far above the first loss as the quarter of what it has fallen.
   const double most = sweep.result.first_loss + (sweep.result.first_loss - sweep.result.lowest) / 4;
   for (const RangePoint& point : sweep.points) {
-    if (std::isfinite(point.loss)) curve.faint.push_back({std::log10(point.lr), point.loss});
+    if (is_drawable(point.loss)) curve.faint.push_back({std::log10(point.lr), point.loss});
     if (point.smoothed <= most) curve.line.push_back({std::log10(point.smoothed_lr), point.smoothed});
   }
   const auto mark = [&](const char* name, std::optional<double> lr) {
@@ -115,11 +115,13 @@ std::string sweep_json(const SweepReport& report) {
 }
 
 Figure sweep_figure(const SweepReport& report) {
-  Figure figure{"training loss", "learning rate", {}, {}, ""};
-  figure.log_x = true;
-  figure.note =
-      fmt::format("the line is the exponential mean over about {:g} steps", RangeTest::window(report.range.steps));
-  for (const OptimizerSweep& sweep : report.sweeps) figure.curves.push_back(curve_of(sweep));
+  Figure figure{.title = "training loss", .x_label = "learning rate", .log_x = true, .holds_faint = false};
+  figure.notes = {fmt::format("The line is the exponential mean over about {:g} steps; the pale one has every step.",
+                              RangeTest::window(report.range.steps))};
+  for (const OptimizerSweep& sweep : report.sweeps) {
+    figure.curves.push_back(curve_of(sweep));
+    figure.curves.back().ink = figure.curves.size() - 1;
+  }
   return figure;
 }
 

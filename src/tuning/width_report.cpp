@@ -105,10 +105,9 @@ std::string width_json(const WidthReport& report) {
 }
 
 Figure width_figure(const WidthReport& report) {
-  Figure figure{"training loss of the last steps", "learning rate", {}, {}, ""};
-  figure.log_x = true;
+  Figure figure{.title = "training loss of the last steps", .x_label = "learning rate", .log_x = true};
   for (const WidthGrid& width : report.widths) {
-    Curve curve{fmt::format("hidden_size {}", width.width), "", {}, {}, {}};
+    Curve curve{.name = fmt::format("hidden_size {}", width.width), .ink = figure.curves.size()};
     for (const RateLosses& at : width.grid)
       if (std::isfinite(at.mean())) curve.line.push_back({std::log10(at.lr), at.mean()});
     if (width.best.lr > 0) {

@@ -56,7 +56,7 @@ def test_one_command_gives_the_table_and_the_figure_and_plot_gives_them_again(at
         results, = [json.loads(file.read_text()) for file in (place / "run" / "evals").glob(f"step-{int(step):08}-*.json")]
         assert round(results["results"]["plain"]["acc,none"], 4) == plain and round(results["results"]["normed"]["acc_norm,none"], 4) == normed
         assert abs(average - (plain + normed) / 2) <= 1e-4
-    assert {"plain", "normed", "average", "acc_norm", "chance 0.5", "training tokens"} <= set(texts(tmp_path / "figure.svg"))
+    assert {"plain", "normed", "average", "acc_norm", "chance 0.5", "tokens"} <= set(texts(tmp_path / "figure.svg"))
     again = athanor.run("plot", "--evals", place / "run")
     assert again.stdout == done.stdout
     athanor.run("plot", "--evals", place / "run", "--out", tmp_path / "again.svg")

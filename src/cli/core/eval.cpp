@@ -106,7 +106,7 @@ std::vector<NamedResults> show_progression(const std::vector<ChosenModel>& model
                                            const nlohmann::ordered_json& chance) {
   const ScoreHistory history = history_of(models, results, given, chance);
   if (!given.figure.empty()) {
-    write_file_atomically(given.figure, draw_small_multiples(make_score_figures(history, ScoreAxis::kTokensIfKnown)));
+    write_file_atomically(given.figure, draw_scores(history, ScoreAxis::kTokensIfKnown));
     log::info("{} written", given.figure);
   }
   if (!given.json) fmt::print("{}", score_table(history, terminal_width()));

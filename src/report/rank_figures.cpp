@@ -1,4 +1,4 @@
-#include "report/rank_charts.h"
+#include "report/rank_figures.h"
 
 #include <fmt/core.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "plot/curve.h"
-#include "report/chart_points.h"
+#include "report/step_points.h"
 
 namespace athanor::inline report {
 namespace {
@@ -18,72 +18,57 @@ constexpr std::array<const char*, kRankParts.size()> kShownParts{"waiting for da
                                                                  "backward: communication",   "optimizer: compute",
                                                                  "optimizer: communication",  "saving",
                                                                  "validation and evaluation", "rest"};
-constexpr size_t kMostColumns = 60, kMostColumnsOfLines = 300;
-
-ChartPoint place_at(const RunRecord& run, double step, double value) {
-  ChartPoint point = place_of_step(run.steps, static_cast<int64_t>(step));
-  point.step = step;
-  point.value = value;
-  return point;
-}
 
 // Means over about equally many records for each column.
-HeatMap map_of(const RunRecord& run, bool of_comm) {
+Figure map_of(const RunRecord& run, bool of_comm) {
   const auto& times = run.ranks.times;
-  HeatMap map{.id = of_comm ? "rank-waits" : "rank-compute",
-              .title = of_comm ? "Waiting for other ranks, by rank" : "Computation by rank",
-              .unit = "seconds a step",
-              .row_name = "rank",
-              .columns = {},
-              .values = {}};
-  const size_t columns = std::min(kMostColumns, times.size());
+  Figure figure{.id = of_comm ? "rank-waits" : "rank-compute",
+                .title = of_comm ? "Waiting for other ranks, by rank" : "Computation by rank",
+                .unit = "seconds a step",
+                .is_wide = true};
+  HeatMap& map = figure.heat_map;
+  map.row_name = "rank";
+  const size_t columns = std::min(kMostBins, times.size());
   map.values.assign(times.back().num_ranks(), std::vector<double>(columns));
   for (size_t column = 0; column < columns; ++column) {
     const size_t begin = column * times.size() / columns, end = (column + 1) * times.size() / columns;
-    map.columns.push_back(place_at(run, times[end - 1].step, 0));
+    map.columns.push_back(place_of_step(run.steps, times[end - 1].step));
     for (size_t rank = 0; rank < map.values.size(); ++rank) {
       double sum = 0;
       for (size_t i = begin; i < end; ++i) sum += times[i].sum_of(rank, of_comm);
       map.values[rank][column] = sum / static_cast<double>(end - begin);
     }
   }
-  map.scale = {0, map.range().second};
-  return map;
+  map.scale = {0, map.extent().high};
+  return figure;
 }
 
-Chart chart_of(const RunRecord& run, bool of_comm) {
-  Chart chart;
-  chart.id = of_comm ? "ranks-waits" : "ranks-compute";
-  chart.title = of_comm ? "Waiting for other ranks" : "Computation of the ranks";
-  chart.unit = "seconds a step";
+Figure lines_of(const RunRecord& run, bool of_comm) {
   const auto& last = of_comm ? run.ranks.extremes.back().comm : run.ranks.extremes.back().compute;
-  chart.note = fmt::format("At the end, rank {} has the least and rank {} the most.", last.least_rank, last.most_rank);
-  const char* names[] = {"least", "mean", "most"};
-  for (size_t i = 0; i < std::size(names); ++i) {
-    ChartSeries series;
-    series.name = names[i];
-    series.ink = i;
+  Figure figure{.id = of_comm ? "ranks-waits" : "ranks-compute",
+                .title = of_comm ? "Waiting for other ranks" : "Computation of the ranks",
+                .unit = "seconds a step",
+                .notes = {fmt::format("At the end, rank {} has the least and rank {} the most.", last.least_rank,
+                                      last.most_rank)}};
+  using Of = RankExtremesAt::Of;
+  for (const auto& [name, value] : {std::pair("least", &Of::least), {"mean", &Of::mean}, {"most", &Of::most}}) {
     std::vector<Point> points;
-    for (const RankExtremesAt& at : run.ranks.extremes) {
-      const auto& of = of_comm ? at.comm : at.compute;
-      points.push_back({at.step, i == 0 ? of.least : i == 1 ? of.mean : of.most});
-    }
-    for (const Point& point : thin(points, kMostColumnsOfLines)) series.line.push_back(place_at(run, point.x, point.y));
-    chart.series.push_back(std::move(series));
+    for (const RankExtremesAt& at : run.ranks.extremes)
+      points.push_back(place_of_step(run.steps, at.step, (of_comm ? at.comm : at.compute).*value));
+    figure.curves.push_back({.name = name, .ink = figure.curves.size(), .line = thin(points)});
   }
-  return chart;
+  return figure;
 }
 
 }  // namespace
 
-std::vector<HeatMap> rank_maps(const RunRecord& run) {
-  if (run.ranks.times.empty()) return {};
-  return {map_of(run, false), map_of(run, true)};
-}
-
-std::vector<Chart> rank_charts(const RunRecord& run) {
-  if (run.ranks.extremes.empty()) return {};
-  return {chart_of(run, false), chart_of(run, true)};
+std::vector<Figure> rank_figures(const RunRecord& run) {
+  std::vector<Figure> figures;
+  for (const bool of_comm : {false, true}) {
+    if (!run.ranks.times.empty()) figures.push_back(map_of(run, of_comm));
+    if (!run.ranks.extremes.empty()) figures.push_back(lines_of(run, of_comm));
+  }
+  return figures;
 }
 
 std::vector<std::vector<std::string>> rank_rows(const RunRecord& run) {

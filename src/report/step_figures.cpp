@@ -1,12 +1,12 @@
-#include "report/run_charts.h"
+#include "report/step_figures.h"
 
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cmath>
 
-#include "base/text.h"
-#include "report/chart_points.h"
+#include "plot/curve.h"
+#include "report/step_points.h"
 
 namespace athanor::inline report {
 namespace {
@@ -43,65 +43,41 @@ std::vector<double> scaled(std::vector<double> values, double factor) {
   return values;
 }
 
-std::string note_of(size_t least, size_t most) {
-  if (most <= 1) return "";
-  const auto shown = [](size_t window) { return format_thousands(static_cast<double>(window)); };
-  return fmt::format("Each line is the mean over {} steps; the pale one has every step.",
-                     least == most ? shown(most) : shown(least) + " to " + shown(most));
-}
-
-void add_marks(const RunRecord& run, size_t ink, Chart& chart) {
+void add_marks(const RunRecord& run, size_t ink, Figure& figure) {
   size_t shown = 0;
   for (const RunEvent& event : run.events) {
     if (!event.is_shown || ++shown > kMostMarks) continue;
     const std::string what =
         fmt::format("step {}: {}{}{}", event.step, event.kind, event.text.empty() ? "" : ", ", event.text);
-    chart.marks.push_back({place_of_step(run.steps, event.step), ink, what});
+    figure.marks.push_back({place_of_step(run.steps, static_cast<double>(event.step)), ink, what});
   }
 }
 
-Chart loss_chart(const std::vector<RunRecord>& runs) {
-  Chart chart{.id = "loss",
-              .title = "Loss",
-              .unit = "nats a token",
-              .note = "",
-              .is_wide = true,
-              .series = {},
-              .levels = {},
-              .marks = {}};
-  size_t least = SIZE_MAX, most = 0;
+Figure loss_figure(const std::vector<RunRecord>& runs) {
+  Figure figure{.id = "loss", .title = "Loss", .unit = "nats a token", .is_wide = true};
+  bool has_dots = false;
   for (size_t i = 0; i < runs.size(); ++i) {
-    ChartSeries series{.name = runs[i].name, .ink = i, .line = {}, .faint = {}, .dots = {}, .errors = {}};
-    const size_t window = add_smoothed(runs[i].steps, runs[i].steps.field("loss"), series);
-    least = std::min(least, window);
-    most = std::max(most, window);
-    series.dots = thinned(runs[i].steps, runs[i].steps.field("validation_loss"));
-    chart.series.push_back(std::move(series));
-    add_marks(runs[i], i, chart);
+    const StepRecord& steps = runs[i].steps;
+    Curve& curve = figure.curves.emplace_back(Curve{.name = runs[i].name, .dots_name = "held-out text", .ink = i});
+    set_smoothed_line(points_of(steps, steps.field("loss")), 0, curve);
+    curve.dots = thin(points_of(steps, steps.field("validation_loss")));
+    has_dots = has_dots || !curve.dots.empty();
+    add_marks(runs[i], i, figure);
   }
-  chart.note = note_of(least, most);
-  const bool has_dots = std::ranges::any_of(chart.series, [](const auto& series) { return !series.dots.empty(); });
-  if (has_dots) chart.note += (chart.note.empty() ? "" : " ") + std::string("Dots are losses of held-out text.");
-  if (!chart.marks.empty())
-    chart.note +=
-        (chart.note.empty() ? "" : " ") + std::string("Triangles are events, which the table of events lists.");
-  return chart;
+  if (has_dots) figure.notes.emplace_back("Dots are losses of held-out text.");
+  if (!figure.marks.empty()) figure.notes.emplace_back("Triangles are events, which the table of events lists.");
+  return figure;
 }
 
-Chart chart_of(const Shown& shown, const std::vector<RunRecord>& runs) {
-  Chart chart{
-      .id = shown.id, .title = shown.title, .unit = shown.unit, .note = "", .series = {}, .levels = {}, .marks = {}};
+Figure figure_of(const Shown& shown, const std::vector<RunRecord>& runs) {
+  Figure figure{.id = shown.id, .title = shown.title, .unit = shown.unit};
   for (size_t i = 0; i < runs.size(); ++i) {
-    const auto values = scaled(runs[i].steps.field(shown.field), shown.factor);
-    ChartSeries series{.name = runs[i].name, .ink = i, .line = {}, .faint = {}, .dots = {}, .errors = {}};
-    if (shown.is_smoothed)
-      add_smoothed(runs[i].steps, values, series);
-    else
-      series.line = thinned(runs[i].steps, values);
-    chart.series.push_back(std::move(series));
-    if (chart.id == "grad-norm") add_marks(runs[i], i, chart);
+    const auto points = points_of(runs[i].steps, scaled(runs[i].steps.field(shown.field), shown.factor));
+    set_smoothed_line(points, shown.is_smoothed ? 0 : 1,
+                      figure.curves.emplace_back(Curve{.name = runs[i].name, .ink = i}));
+    if (figure.id == "grad-norm") add_marks(runs[i], i, figure);
   }
-  return chart;
+  return figure;
 }
 
 // ---- Where time goes -----------------------------------------------------------------------------------------------
@@ -117,7 +93,6 @@ constexpr Part kParts[] = {
     {"backward: communication", "backward_comm_s"},
     {"optimizer", "optimizer_s"},
 };
-constexpr size_t kMostBins = 60;
 
 double finite_or_zero(double value) { return std::isfinite(value) ? value : 0; }
 
@@ -152,21 +127,19 @@ std::vector<std::pair<std::string, std::vector<double>>> parts_of(const StepReco
 
 enum class OfBin { kMean, kLast };
 
-Chart stacked(const RunRecord& run, const std::vector<std::pair<std::string, std::vector<double>>>& parts, OfBin what) {
-  Chart chart;
-  chart.is_stacked = true;
-  const StepBins bins = make_bins(run.steps, kMostBins);
-  size_t ink = 0;
+void add_areas(const StepRecord& steps, const std::vector<std::pair<std::string, std::vector<double>>>& parts,
+               OfBin what, Figure& figure) {
+  figure.is_stacked = true;
+  const StepBins bins = make_bins(steps, kMostBins);
   for (const auto& [name, values] : parts) {
-    ChartSeries series{.name = name, .ink = ink++, .line = {}, .faint = {}, .dots = {}, .errors = {}};
+    Curve curve{.name = name, .ink = figure.curves.size()};
     const auto mean = means(bins, values);
     for (size_t i = 0; i < mean.size(); ++i) {
       const size_t last = bins.ends[i] - 1;
-      series.line.push_back(place_of(run.steps, last, finite_or_zero(what == OfBin::kMean ? mean[i] : values[last])));
+      curve.line.push_back(place_of(steps, last, finite_or_zero(what == OfBin::kMean ? mean[i] : values[last])));
     }
-    chart.series.push_back(std::move(series));
+    figure.curves.push_back(std::move(curve));
   }
-  return chart;
 }
 
 // The routers of a sparse model have an entropy in every step.
@@ -176,52 +149,50 @@ bool is_dense(const RunRecord& run) {
 
 }  // namespace
 
-std::vector<Chart> charts_of_runs(const std::vector<RunRecord>& runs) {
-  std::vector<Chart> charts;
-  charts.push_back(loss_chart(runs));
-  for (const Shown& shown : kShown) charts.push_back(chart_of(shown, runs));
-  std::erase_if(charts, [](const Chart& chart) { return !chart.has_points(); });
-  if (std::ranges::all_of(runs, is_dense))
-    std::erase_if(charts, [](const Chart& chart) { return chart.id == "aux" || chart.id == "entropy"; });
-  return charts;
+std::vector<Figure> figures_of_runs(const std::vector<RunRecord>& runs) {
+  std::vector<Figure> figures;
+  figures.push_back(loss_figure(runs));
+  for (const Shown& shown : kShown) figures.push_back(figure_of(shown, runs));
+  const bool all_dense = std::ranges::all_of(runs, is_dense);
+  std::erase_if(figures, [&](const Figure& figure) {
+    return !figure.has_points() || (all_dense && (figure.id == "aux" || figure.id == "entropy"));
+  });
+  return figures;
 }
 
-std::vector<Chart> time_charts(const RunRecord& run) {
+std::vector<Figure> time_figures(const RunRecord& run) {
   if (!run.steps.has("step_s")) return {};
-  Chart chart = stacked(run, parts_of(run.steps), OfBin::kMean);
-  chart.id = "time";
-  chart.title = "Where time goes";
-  chart.unit = "seconds a step, on the first rank";
-  chart.note = "Between steps a run validates, evaluates and saves.";
-  chart.is_wide = true;
-  return {std::move(chart)};
+  Figure figure{.id = "time",
+                .title = "Where time goes",
+                .unit = "seconds a step, on the first rank",
+                .is_wide = true,
+                .notes = {"Between steps a run validates, evaluates and saves."}};
+  add_areas(run.steps, parts_of(run.steps), OfBin::kMean, figure);
+  return {std::move(figure)};
 }
 
-std::vector<Chart> source_charts(const RunRecord& run) {
+std::vector<Figure> source_figures(const RunRecord& run) {
   if (run.steps.sources.size() < 2) return {};
   std::vector<std::pair<std::string, std::vector<double>>> parts;
   for (const std::string& source : run.steps.sources)
     parts.emplace_back(source, run.steps.field("tokens_drawn." + source));
-  Chart chart = stacked(run, parts, OfBin::kLast);
-  chart.id = "sources";
-  chart.title = "Data drawn from each source";
-  chart.unit = "tokens since the run began";
-  return {std::move(chart)};
+  Figure figure{.id = "sources", .title = "Data drawn from each source", .unit = "tokens since the run began"};
+  add_areas(run.steps, parts, OfBin::kLast, figure);
+  return {std::move(figure)};
 }
 
-std::vector<HeatMap> load_maps(const RunRecord& run) {
+std::vector<Figure> load_maps(const RunRecord& run) {
   if (run.steps.num_router_layers == 0) return {};
-  HeatMap map{.id = "loads",
-              .title = "Load of the busiest expert",
-              .unit = "over the mean of the layer's experts; 1 is balanced",
-              .row_name = "sparse layer",
-              .columns = {},
-              .values = {}};
+  Figure figure{.id = "loads",
+                .title = "Load of the busiest expert",
+                .unit = "over the mean of the layer's experts; 1 is balanced",
+                .is_wide = true};
+  figure.heat_map.row_name = "sparse layer";
   const StepBins bins = make_bins(run.steps, kMostBins);
-  for (const size_t end : bins.ends) map.columns.push_back(place_of(run.steps, end - 1, 0));
+  for (const size_t end : bins.ends) figure.heat_map.columns.push_back(place_of(run.steps, end - 1, 0));
   for (size_t layer = 0; layer < run.steps.num_router_layers; ++layer)
-    map.values.push_back(means(bins, run.steps.field(fmt::format("expert_load_max_over_mean.{}", layer))));
-  return {std::move(map)};
+    figure.heat_map.values.push_back(means(bins, run.steps.field(fmt::format("expert_load_max_over_mean.{}", layer))));
+  return {std::move(figure)};
 }
 
 std::vector<TimeShare> time_shares(const RunRecord& run) {

@@ -5,13 +5,13 @@
 #include <string>
 #include <vector>
 
-#include "report/chart.h"
+#include "plot/figure.h"
 #include "report/run_record.h"
 
 namespace athanor::inline report {
 
-/// Returns a chart for each task or group (plot/score_history.h), with the standard error as a band, and chance.
+/// Returns a figure for each task or group (plot/score_figures.h). The index of a run is its ink.
 /// @param chance  the scores of guessing, of tasks whose results do not tell.
-std::vector<Chart> evaluation_charts(const std::vector<RunRecord>& runs, const std::map<std::string, double>& chance);
+std::vector<Figure> evaluation_figures(const std::vector<RunRecord>& runs, const std::map<std::string, double>& chance);
 
 }  // namespace athanor::inline report

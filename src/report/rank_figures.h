@@ -4,15 +4,14 @@
 #include <string>
 #include <vector>
 
-#include "report/chart.h"
+#include "plot/figure.h"
 #include "report/run_record.h"
 
 namespace athanor::inline report {
 
-/// Computation and waits for other ranks, by rank over time; nothing if the run had one rank, or too many for rows.
-std::vector<HeatMap> rank_maps(const RunRecord& run);
-/// The same of many ranks, as lines: the least, the mean and the most.
-std::vector<Chart> rank_charts(const RunRecord& run);
+/// Returns computation and waits for other ranks: heat maps by rank over time, and of many ranks lines, which are the
+/// least, the mean and the most. Nothing if the run had one rank.
+std::vector<Figure> rank_figures(const RunRecord& run);
 
 /// The mean of each part over the run, by rank: the parts' names and then a row for each rank, in milliseconds a step.
 /// Empty if the run has no such times.
