@@ -11,7 +11,7 @@
 #include "base/text.h"
 #include "tokenizer/bpe_writer.h"
 #include "tokenizer/byte_level.h"
-#include "tokenizer/gpt2_split.h"
+#include "tokenizer/known_patterns.h"
 
 namespace athanor::inline tokenizer {
 namespace {

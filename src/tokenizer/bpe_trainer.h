@@ -20,8 +20,8 @@ struct BpeTraining {
 };
 
 /// Checks the options.
-/// @throws ConfigError if the vocabulary is too small for the 256 bytes and the special tokens, or a special token is
-///         empty, repeated, not UTF-8 or the name of a byte.
+/// @throws ConfigError if the vocabulary is too small for the 256 bytes and the special tokens. And if a special
+///         token is empty, repeated, not UTF-8 or the name of a byte.
 void check_bpe_training(const BpeTraining& training);
 
 /// Counts of each word of GPT-2's pattern in the texts added.

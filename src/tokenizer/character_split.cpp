@@ -1,6 +1,6 @@
 #include "tokenizer/character_split.h"
 
-#include "tokenizer/split_behavior.h"
+#include "tokenizer/split_rule.h"
 #include "tokenizer/unicode.h"
 
 namespace athanor::inline tokenizer {

@@ -6,7 +6,8 @@
 // none of them crosses does not depend on the other side. A merge (l, r) crosses only between the last character of l
 // and the first of r, because the symbols that became l were spelled like l. So the merges determine the borders.
 
-#include <array>
+#include <algorithm>
+#include <bit>
 #include <bitset>
 #include <cstdint>
 #include <string_view>
@@ -69,5 +70,20 @@ class CutPoints {
   std::vector<uint64_t> crossed_;  // by hash: two borders that share a bit cost a possible cut but never change an id
   std::bitset<kAscii * kAscii> ascii_;
 };
+
+inline CutPoints::CutPoints(const SymbolTable& symbols, const std::vector<Border>& crossed, bool bytes_merge)
+    : symbols_(&symbols), bytes_merge_(bytes_merge) {
+  // 16 bits for each border keep chance collisions to one pair in 16 or fewer, up to 256 KiB.
+  const size_t num_bits = std::bit_ceil(std::clamp<size_t>(crossed.size() * 16, 1 << 10, 1 << 21));
+  shift_ = 64 - std::countr_zero(num_bits);
+  crossed_.resize(num_bits / 64);
+  for (const auto [left, right] : crossed) {
+    const size_t bit = bit_of(left, right);
+    crossed_[bit / 64] |= uint64_t{1} << (bit % 64);
+  }
+  for (uint32_t left = 0; left < kAscii; ++left) {
+    for (uint32_t right = 0; right < kAscii; ++right) ascii_[left * kAscii + right] = may_cut_any(left, right);
+  }
+}
 
 }  // namespace athanor::inline tokenizer

@@ -2,7 +2,6 @@
 
 #include <span>
 
-#include "tokenizer/gpt2_split.h"
 #include "tokenizer/word_scanner.h"
 
 namespace athanor::inline tokenizer {
@@ -120,5 +119,7 @@ const KnownPattern* find_known_pattern(std::string_view pattern) {
 }
 
 std::span<const KnownPattern> known_patterns() { return kPatterns; }
+
+size_t gpt2_word_end(std::string_view text, size_t begin) { return WordScanner<kGpt2Words>(text).word_end(begin); }
 
 }  // namespace athanor::inline tokenizer

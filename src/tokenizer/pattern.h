@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/error.h"
 #include "base/json_node.h"
 #include "tokenizer/regex.h"
 #include "tokenizer/unicode.h"
@@ -46,5 +47,16 @@ class Pattern {
   std::string literal_;  // empty: regex_ is used
   Regex regex_;
 };
+
+inline Pattern Pattern::parse(const JsonNode& node) {
+  const auto literal = node.find("String");
+  const auto source = literal ? *literal : node.at("Regex");
+  const auto& text = source.as_string();
+  try {
+    return Pattern(literal ? text : "", Regex(literal ? escape_regex(text) : text));
+  } catch (const DataError& error) {
+    source.complain("{}", error.what());
+  }
+}
 
 }  // namespace athanor::inline tokenizer

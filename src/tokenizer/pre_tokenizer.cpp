@@ -5,7 +5,7 @@
 #include "tokenizer/byte_level.h"
 #include "tokenizer/character_split.h"
 #include "tokenizer/file_limits.h"
-#include "tokenizer/gpt2_split.h"
+#include "tokenizer/known_patterns.h"
 #include "tokenizer/metaspace.h"
 #include "tokenizer/split_rule.h"
 

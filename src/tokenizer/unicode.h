@@ -77,7 +77,7 @@ inline DecodedChar decode_utf8(const char* bytes) {
 }
 
 /// Appends `bytes` to `out`, with U+FFFD for every longest run of bytes that begins a character and does not complete
-/// it (the practice of the WHATWG Encoding standard, which Python and Rust follow).
+/// it. This is the practice of the WHATWG Encoding standard, which Python and Rust follow.
 void append_utf8_lossy(std::string& out, std::string_view bytes);
 
 /// Returns the number of bytes (0 to 3) at the end of `bytes` that begin a character which more bytes could complete.

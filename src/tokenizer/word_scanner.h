@@ -37,7 +37,7 @@ struct WordRule {
   bool sign_before_ascii = false;  // one ASCII sign and ASCII letters: DeepSeek's first alternative
 };
 
-/// The rule of GPT-2's pattern (gpt2_split.h).
+/// The rule of GPT-2's pattern (known_patterns.h).
 inline constexpr WordRule kGpt2Words{.contractions = WordRule::Contractions::kSmallFirst,
                                      .lead = WordRule::Lead::kSpace,
                                      .max_digits = WordRule::kAllDigitsAfterSpace,

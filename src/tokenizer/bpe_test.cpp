@@ -4,7 +4,7 @@
 #include "tokenizer/testing/tokenizer_json.h"
 #include "tokenizer/tokenizer.h"
 
-namespace athanor::bpe_merge_test {
+namespace athanor::bpe_test {
 namespace {
 
 // Returns merges of random pairs of tokens over three letters, so that many ranks compete in every word.
@@ -54,4 +54,4 @@ TEST(BpeMerge, AMegabyteWithoutASpaceIsMerged) {
 }
 
 }  // namespace
-}  // namespace athanor::bpe_merge_test
+}  // namespace athanor::bpe_test
