@@ -16,8 +16,8 @@ class ByteSource {
  public:
   virtual ~ByteSource() = default;
   /// Fills up to `capacity` bytes, at least 1, and returns their number; 0 means the end.
-  /// @throws DocumentError naming the file and its (compressed) byte, after the bytes before it have been returned, for
-  ///         compression that is damaged, cut off or not supported, and for content of another kind (other_content.h);
+  /// @throws DocumentError naming the file and its (compressed) byte, after the bytes before it have been returned:
+  ///         compression that is damaged, cut off or not supported, or content of another kind (other_content.h).
   ///         IoError if the system cannot read.
   virtual size_t read(char* out, size_t capacity) = 0;
   /// Bytes of the file itself (compressed) consumed so far, for progress.

@@ -35,16 +35,16 @@ void check_utf8(const Record& record, const std::filesystem::path& file) {
 }
 
 Document parse_json_document(const Record& record, const std::filesystem::path& file, const std::string& text_field) {
-  auto found = find_json_text(record.bytes, text_field, record.in_array);
-  if (found.cause) {
-    const auto [line, byte] = position_of(record, found.error_offset);
-    const bool syntax = std::string_view(found.cause) == kInvalidJson;
+  auto field = find_json_text(record.bytes, text_field, record.in_array);
+  if (field.cause) {
+    const auto [line, byte] = position_of(record, field.error_offset);
+    const bool syntax = std::string_view(field.cause) == kInvalidJson;
     throw DocumentError(
-        found.cause,
+        field.cause,
         fmt::format("{}:{}: {}{}", shown_name(file), line,
-                    syntax ? fmt::format("invalid JSON at byte {} of the line: ", byte) : "", found.message));
+                    syntax ? fmt::format("invalid JSON at byte {} of the line: ", byte) : "", field.message));
   }
-  return {std::move(found.text), fmt::format("{}:{}", shown_name(file), record.line)};
+  return {std::move(field.text), fmt::format("{}:{}", shown_name(file), record.line)};
 }
 
 Document parse_row(Record& record, const std::filesystem::path& file, const std::string& text_field) {

@@ -24,7 +24,7 @@ std::optional<InputFormat> input_format(const std::filesystem::path& file);
 /// followed), patterns (`*`, `?`, `[a-z]`, `**` for any depth) matched. They are sorted by path and each occurs once,
 /// so that the order depends on neither the shell nor the file system.
 ///
-/// Hidden files are skipped in folders and by patterns (wildcard.h). In a folder, files of an unknown kind are skipped
+/// Hidden files are skipped in folders and by patterns. In a folder, files of an unknown kind are skipped
 /// with a warning that counts them; if they are named one by one or by a pattern, they are refused. `-` is standard
 /// input (standard_input.h), and is returned as it is.
 /// @throws DataError for a missing file, a pattern or folder without files, an unknown kind of file.

@@ -2,6 +2,7 @@
 // Reads the one field of a JSON row that holds the document, without building the row.
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -15,12 +16,18 @@ struct JsonText {
 };
 
 /// Returns the string that the object `json` has under `field` (field_path.h), or `json` itself if that is a string and
-/// `may_be_string`. What only Python's json accepts (python_json.h) is an error in the text alone, not in other fields.
+/// `may_be_string`. What only Python's json accepts is an error in the text alone, not in other fields.
 /// `json` must be valid UTF-8. No content of `json` makes it throw.
 JsonText find_json_text(std::string_view json, const std::string& field, bool may_be_string);
 
-/// Returns the result of find_json_text by a complete parser, without the fast path for usual rows (json_scan.h), which
-/// tests compare with it.
+/// Returns the result of find_json_text by a complete parser, without the fast path for usual rows (scan_json_text),
+/// which tests compare with it.
 JsonText parse_json_text(std::string_view json, const std::string& field, bool may_be_string);
+
+/// The fast path for usual rows: simdjson reads a JSON object and finds the one string that is needed. Returns the
+/// string that the object `json` has under `field` (field_path.h), if `json` is valid JSON and has the field exactly
+/// once. Returns none in every other case, and for a few unusual rows that are valid (deep nesting, integers of more
+/// than 64 bits): find_json_text then reads the row again and reports the error, if there is one.
+std::optional<std::string> scan_json_text(std::string_view json, std::string_view field);
 
 }  // namespace athanor::inline documents

@@ -7,7 +7,6 @@
 #include "base/text.h"
 #include "documents/documents.h"
 #include "documents/json_fields.h"
-#include "documents/json_scan.h"
 #include "documents/json_text.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

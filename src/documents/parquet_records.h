@@ -1,6 +1,7 @@
 #pragma once
-// The rows of a Parquet file as records.
+// The rows of a Parquet file as records: the text with the fields of a selection, or all columns.
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 
@@ -16,5 +17,11 @@ namespace athanor::inline documents {
 ///         such library.
 std::unique_ptr<RecordSource> open_parquet_records(const std::filesystem::path& file, const DocumentOptions& options,
                                                    uint64_t max_record_bytes);
+
+/// Returns the rows of a Parquet file, each as a JSON object of all its columns, with lists and structs. Records have
+/// `is_row` set, and `bytes` with the object. Memory: one batch of rows. The first next() of a process loads
+/// libathanor_parquet.so.
+/// @throws DataError if this build has no such library; DocumentError naming the file; IoError.
+std::unique_ptr<RecordSource> open_parquet_rows(const std::filesystem::path& file, uint64_t max_record_bytes);
 
 }  // namespace athanor::inline documents

@@ -9,7 +9,7 @@
 #include "base/text.h"
 #include "documents/document_error.h"
 #include "documents/inputs.h"
-#include "documents/parquet_rows.h"
+#include "documents/parquet_records.h"
 #include "documents/records.h"
 #include "tasks/key_reader.h"
 

@@ -1,7 +1,5 @@
 #include <algorithm>
 
-#include "documents/json_scan.h"
-
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
@@ -10,7 +8,7 @@
 #include "base/text.h"
 #include "documents/json_text.h"
 
-namespace athanor::json_scan_test {
+namespace athanor::json_text_test {
 namespace {
 
 TEST(JsonScan, FindsTheFieldAndUnescapesIt) {
@@ -104,4 +102,4 @@ TEST(JsonScan, EqualsTheParserOnRowsWithRandomDamage) {
 }
 
 }  // namespace
-}  // namespace athanor::json_scan_test
+}  // namespace athanor::json_text_test
