@@ -9,13 +9,30 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <string>
 #include <thread>
 
-#include "base/page_aligned.h"
-
 namespace athanor {
+
+/// What O_DIRECT asks of memory, lengths and positions is at most a page on all disks that are in use.
+inline constexpr size_t kPageBytes = 4096;
+
+struct FreePages {
+  void operator()(std::byte* memory) const { std::free(memory); }
+};
+using PageAligned = std::unique_ptr<std::byte, FreePages>;
+
+/// Returns memory that begins at a page, as O_DIRECT wants it. @param num_bytes  a multiple of kPageBytes. @throws
+/// std::bad_alloc.
+inline PageAligned take_pages(size_t num_bytes) {
+  auto* memory = static_cast<std::byte*>(std::aligned_alloc(kPageBytes, num_bytes));
+  if (!memory) throw std::bad_alloc();
+  return PageAligned(memory);
+}
 
 class BlockWriter {
  public:

@@ -1,11 +1,11 @@
 #pragma once
 // Admits one process at a time to a folder: two runs would mix their metrics and overwrite each other's checkpoints.
 //
-// The file `lock` in the folder names its holder and is locked by an open file description's lock, which ends with its
-// process and which network file systems pass on to their server. If the file system refuses locks, the same file is a
+// The file `lock` in the folder names its holder and is locked by an open file description's lock. This ends with its
+// process, and network file systems pass it on to their server. If the file system refuses locks, the same file is a
 // lease: its holder rewrites it every few seconds. A lease is stale if its process is gone, which only its own machine
-// can see, or if it has not changed for several of its intervals while another process watched it; clocks of two
-// machines are never compared.
+// can see. It is stale, too, if it has not changed for several of its intervals while another process watched it;
+// clocks of two machines are never compared.
 //
 // Fault point: "lock.take" (with an error number: the file system refuses locks).
 

@@ -17,9 +17,9 @@ struct Launched {
   std::string launcher;
 };
 
-/// Reads the environment of the known launchers: mpirun of Open MPI and of MPICH, Slurm's `srun --mpi=pmix` and
-/// `--mpi=pmi2`, and, if there is none of these, torchrun and all that set its variables RANK, WORLD_SIZE, MASTER_ADDR
-/// and MASTER_PORT.
+/// Reads the environment of the known launchers: mpirun of Open MPI and of MPICH, and Slurm's `srun --mpi=pmix` and
+/// `--mpi=pmi2`. If there is none of these: torchrun and all that set its variables RANK, WORLD_SIZE, MASTER_ADDR and
+/// MASTER_PORT.
 Launched launched();
 
 /// Where the processes of a job without MPI meet.
@@ -45,7 +45,7 @@ struct UnseenLauncher {
 std::optional<UnseenLauncher> unseen_launcher();
 /// Call this in commands that are one job on all ranks. @throws ConfigError with the remedy if there is an unseen
 /// launcher, if the variables of an MPI's launcher or of srun and those of torchrun name different ranks or sizes, or
-/// if those of torchrun are incomplete or no numbers that can be (torchrun_variables.h).
+/// if those of torchrun are incomplete or no numbers that can be (launched.cpp).
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
 /// core. `command` is its name in the message ("export").

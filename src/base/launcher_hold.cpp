@@ -146,16 +146,16 @@ void on_alarm(int) {
 
 LauncherHold::LauncherHold() {
   ATHANOR_ASSERT(daemon == 0);
-  const pid_t found = find_daemon();
-  if (found == 0) return;
+  const pid_t mpi_daemon = find_daemon();
+  if (mpi_daemon == 0) return;
   const char* local = std::getenv("OMPI_COMM_WORLD_LOCAL_RANK");
   if (local && std::string(local) == "0") {
     int pipe = -1;
-    shell_ = start_shell(found, pipe);
+    shell_ = start_shell(mpi_daemon, pipe);
     if (shell_ == 0) return;  // without the shell a daemon might stay stopped for ever
     to_shell = pipe;
   }
-  daemon = found;
+  daemon = mpi_daemon;
 }
 
 LauncherHold::~LauncherHold() {

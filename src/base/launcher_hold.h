@@ -7,8 +7,8 @@
 // SIGSTOP stops the daemon as soon as the rank learns of the end, and the daemon continues when everything is saved. If
 // the rank ends in between, however it ends, a small waiting shell lets the daemon continue.
 //
-// mpirun sends the same signals if another rank has failed. Then there is nothing to save, and the job has to end soon:
-// the daemon is not stopped if a rank of this host is gone or if a failure was recorded in the run folder, and it
+// mpirun sends the same signals if another rank has failed. Then there is nothing to save, and the job has to end soon.
+// So the daemon is not stopped if a rank of this host is gone or if a failure was recorded in the run folder. It
 // continues after a limit of time if the ranks do not agree on the end (a rank of another host was killed).
 //
 // `athanor launch` knows whether it was told to stop, and notes it in the file that kStopFileVariable names before it
