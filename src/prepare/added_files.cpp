@@ -43,12 +43,12 @@ void check_options_agree(const PrepareOptions& options, const DataManifest& ther
 
 // An option that is not given keeps its value.
 std::shared_ptr<const Selection> selection_of(const PrepareOptions& options, const DataManifest& there) {
-  const auto& given = options.documents.selection;
-  if (!given) return make_selection(there.selection);
-  ATHANOR_CHECK(given->options() == there.selection,
+  const auto& wanted = options.documents.selection;
+  if (!wanted) return make_selection(there.selection);
+  ATHANOR_CHECK(wanted->options() == there.selection,
                 "{} was prepared with other --attributes, --keep or --drop ({}); leave them out to add files to it",
                 options.out.string(), there.selection.empty() ? "none" : "`athanor data info` shows them");
-  return given;
+  return wanted;
 }
 
 // No shards may be added to a folder if one of its shards was truncated or replaced.
@@ -132,25 +132,25 @@ std::vector<InputFile> new_files(const std::vector<fs::path>& files, const DataM
 
 PrepareJob plan_addition(const PrepareOptions& options) {
   const auto& out = options.out;
-  auto there = read_data_manifest(out);
-  ATHANOR_CHECK_DATA(there.version >= 2,
+  auto present = read_data_manifest(out);
+  ATHANOR_CHECK_DATA(present.version >= 2,
                      "{} was prepared by an older version, which kept no remainder from which new files could "
                      "continue; prepare everything again",
                      out.string());
-  auto tokenizer = Tokenizer::load(out / there.tokenizer_file);
-  ATHANOR_CHECK_DATA(tokenizer.hash() == there.tokenizer_hash,
+  auto tokenizer = Tokenizer::load(out / present.tokenizer_file);
+  ATHANOR_CHECK_DATA(tokenizer.hash() == present.tokenizer_hash,
                      "{}: damaged: its checksum is not the manifest's; prepare the data again",
-                     (out / there.tokenizer_file).string());
-  check_options_agree(options, there, tokenizer);
-  check_shards(out, there);
+                     (out / present.tokenizer_file).string());
+  check_options_agree(options, present, tokenizer);
+  check_shards(out, present);
   auto documents = options.documents;
-  if (!options.text_field_given) documents.text_field = there.text_field;
-  documents.selection = selection_of(options, there);
-  if (options.shard_bytes) there.shard_bytes = *options.shard_bytes;
-  auto files = new_files(expand_inputs(options.inputs), there, out);
-  auto first_tokens = read_remainder(out, there);
+  if (!options.text_field_given) documents.text_field = present.text_field;
+  documents.selection = selection_of(options, present);
+  if (options.shard_bytes) present.shard_bytes = *options.shard_bytes;
+  auto files = new_files(expand_inputs(options.inputs), present, out);
+  auto first_tokens = read_remainder(out, present);
   auto hash = hash_file(out / kDataManifestName);
-  return {std::move(tokenizer), std::move(documents),    std::move(there),
+  return {std::move(tokenizer), std::move(documents),    std::move(present),
           std::move(files),     std::move(first_tokens), std::move(hash)};
 }
 

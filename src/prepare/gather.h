@@ -4,7 +4,7 @@
 //
 // The rows of all shards, one after another, are divided into buckets that fit into memory. If there are only a few
 // buckets, the stream is read once for each, and the rows of that bucket are put into their places. If there are many,
-// the work is done in passes: each pass takes as many buckets as there is memory for write buffers of a decent size,
+// the work is done in passes: each pass takes as many buckets as there is memory for write buffers of a decent size. It
 // reads the stream once and appends each instance of these buckets to the file of its bucket (scattering); then each
 // bucket is read, put into order and written.
 

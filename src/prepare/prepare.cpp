@@ -13,7 +13,6 @@
 #include "base/text.h"
 #include "dataset/npy.h"
 #include "documents/standard_input.h"
-#include "prepare/finished_folder.h"
 #include "prepare/gather.h"
 #include "prepare/memory_budget.h"
 #include "prepare/partial_folder.h"

@@ -70,7 +70,7 @@ class PrepareStopped : public Error {
 /// memory, or on how often the work was killed and restarted.
 /// @return the manifest that is in `out` now.
 /// @throws ConfigError for options, DataError for inputs, IoError for the disk, PrepareStopped. The data in `out` are
-///         then unchanged, except if an IoError came after the last step (finished_folder.h).
+///         then unchanged, except if an IoError came after the last step (partial_folder.h).
 DataManifest prepare(const PrepareOptions& options);
 
 /// Returns the end-of-document token: the one that `choice` names (an id in digits, or a token as the tokenizer writes

@@ -35,10 +35,6 @@ std::string differences(const json& before, const json& now) {
   return join(parts);
 }
 
-}  // namespace
-
-namespace {
-
 // What a pipe holds is not known before it is read: it never counts as what an earlier call has read.
 InputFile new_standard_input(const std::filesystem::path& path) {
   const auto now = std::chrono::system_clock::now().time_since_epoch().count();
@@ -149,14 +145,17 @@ bool PrepareJournal::apply(const json& line, const IsWhole& is_whole) {
 }
 
 bool PrepareJournal::apply_chunk(const json& line, const IsWhole& is_whole) {
-  const auto& at = line.at("chunk");
-  const SpilledChunk chunk{at.at(1).get<uint32_t>(), at.at(3).get<uint32_t>(), at.at(2).get<uint64_t>(),
+  const auto& fields = line.at("chunk");
+  const SpilledChunk chunk{fields.at(1).get<uint32_t>(), fields.at(3).get<uint32_t>(), fields.at(2).get<uint64_t>(),
                            line.at("hash").get<uint64_t>()};
   if (num_chunks_++ >= num_synced_ && !is_whole(chunk)) return false;
-  DocumentCounts counts{
-      at.at(4).get<int64_t>(), chunk.num_tokens, at.at(5).get<int64_t>(), {}, line.value("special", int64_t{0})};
+  DocumentCounts counts{fields.at(4).get<int64_t>(),
+                        chunk.num_tokens,
+                        fields.at(5).get<int64_t>(),
+                        {},
+                        line.value("special", int64_t{0})};
   if (line.contains("skipped")) counts.skipped = line.at("skipped").get<SkipCounts>();
-  auto& file = files_[keys_.at(at.at(0).get<size_t>())];
+  auto& file = files_[keys_.at(fields.at(0).get<size_t>())];
   file.counts.add(counts);
   file.chunks.push_back(chunk);
   text_bytes_ += counts.text_bytes;
