@@ -186,11 +186,11 @@ std::optional<std::vector<SequenceScore>> score_in_rounds(ModelState& model, con
     const auto first = packed.batches.begin() + static_cast<int64_t>(begin);
     const auto end = first + static_cast<int64_t>(std::min(round, packed.batches.size() - begin));
     const ForestBatches some{{first, end}, packed.num_sequences};
-    const auto found = *score_forests(model, &some, multiple_of);
+    const auto of_round = *score_forests(model, &some, multiple_of);
     for (const TokenForest& batch : some.batches) {
       for (const auto& member : batch.members) {
         const auto index = static_cast<size_t>(member.sequence);
-        scores[index] = found[index];
+        scores[index] = of_round[index];
       }
     }
   }

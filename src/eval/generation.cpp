@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "eval/continued_text.h"
-#include "eval/stop_strings.h"
 #include "eval/text_beginning.h"
 #include "eval/text_slots.h"
 #include "parallel/share.h"

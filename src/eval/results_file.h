@@ -1,5 +1,5 @@
 #pragma once
-// The results of an evaluation on disk, in the shape of lm_eval's results_*.json with a member `athanor` in addition,
+// The results of an evaluation on disk, in the shape of lm_eval's results_*.json with a member `athanor` in addition;
 // and the identity by which a second call knows what it finds there.
 
 #include <filesystem>

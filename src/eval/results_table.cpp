@@ -40,10 +40,10 @@ std::optional<Value> value_of(const Json& results, const Row& row) {
   if (!task) return std::nullopt;
   for (const auto& [key, value] : task->items()) {
     if (metric_of(key) != row.metric || !value.is_number()) continue;
-    Value found{value.get<double>(), std::nullopt};
+    Value score{value.get<double>(), std::nullopt};
     const std::string error = row.metric + "_stderr" + key.substr(key.find(','));
-    if (task->contains(error) && (*task)[error].is_number()) found.stderr_ = (*task)[error].get<double>();
-    return found;
+    if (task->contains(error) && (*task)[error].is_number()) score.stderr_ = (*task)[error].get<double>();
+    return score;
   }
   return std::nullopt;
 }

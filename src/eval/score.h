@@ -47,10 +47,10 @@ class TextScorer {
   TextScorer& operator=(TextScorer&&) noexcept;
 
   /// Scores a text as a whole document: its first token is conditioned on what stands before a text (BOS, where the
-  /// training data or the tokenizer of a folder from elsewhere have it), else on the end-of-document token, as in
-  /// training. A model without such a token scores from the second token on. A text with more tokens than the model has
-  /// positions is cut into parts of that many tokens. A token is then conditioned on those before it in its part, and
-  /// on the last one of the part before.
+  /// training data or the tokenizer of a folder from elsewhere have it). Without that it is the end-of-document token,
+  /// as in training. A model without such a token scores from the second token on. A text with more tokens than the
+  /// model has positions is cut into parts of that many tokens. A token is then conditioned on those before it in its
+  /// part, and on the last one of the part before.
   /// @throws DataError if `utf8` is not UTF-8.
   TextScore score(std::string_view utf8);
 

@@ -1,8 +1,8 @@
-#include "eval/generation_work.h"
+#include "eval/text_slots.h"
 
 #include <gtest/gtest.h>
 
-namespace athanor::generation_work_test {
+namespace athanor::text_slots_test {
 namespace {
 
 TEST(GenerationWork, IsTheSameAfterItWasSent) {
@@ -24,4 +24,4 @@ TEST(GenerationWork, IsTheSameAfterItWasSent) {
 }
 
 }  // namespace
-}  // namespace athanor::generation_work_test
+}  // namespace athanor::text_slots_test
