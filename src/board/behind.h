@@ -3,7 +3,7 @@
 //
 // A rank that waits in a collective waits for the members of its group that have not started that call; one that waits
 // for a message waits for its other rank. If all have started the call, it waits for those whose processes do not run.
-// Those who are waited for and do not wait themselves are behind. Reports of several nodes are of different moments, so
+// Those who are waited for and do not wait themselves are behind. Reports of several nodes are of different moments. So
 // a rank counts as waited for only if it had not started the call at least kPatience_s after the other began to wait.
 // Nodes whose reports are late, as that of a host that is frozen or lost, tell nothing of the present: their ranks are
 // behind if a call lacks nothing else, or if all others have gone.

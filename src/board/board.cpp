@@ -14,7 +14,7 @@
 #include "base/launched.h"
 #include "base/own_folder.h"
 #include "base/process.h"
-#include "board/collector_start.h"
+#include "board/collector.h"
 #include "board/locked_file.h"
 #include "board/own_stack.h"
 #include "board/process_state.h"

@@ -3,6 +3,8 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
+#include <cstdio>
 #include <cstdlib>
 #include <set>
 
@@ -11,6 +13,7 @@
 #include "base/process.h"
 
 namespace athanor::board {
+
 namespace fs = std::filesystem;
 
 fs::path board_folder() {
@@ -55,5 +58,26 @@ std::vector<Place> places_of_this_node(const fs::path& run_dir) {
 fs::path reports_of(const fs::path& run_dir) { return run_dir / "board"; }
 
 fs::path requests_of(const fs::path& run_dir) { return reports_of(run_dir) / "requests"; }
+
+bool replace_unsynced(const std::filesystem::path& file, const std::string& text) {
+  const std::filesystem::path temporary = file.parent_path() / ("." + file.filename().string() + ".tmp");
+  std::FILE* out = std::fopen(temporary.c_str(), "we");
+  if (!out) return false;
+  const bool is_written = std::fwrite(text.data(), 1, text.size(), out) == text.size();
+  if (std::fclose(out) == 0 && is_written && std::rename(temporary.c_str(), file.c_str()) == 0) return true;
+  const int error = errno;
+  std::remove(temporary.c_str());
+  errno = error;
+  return false;
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::vector<std::string> names;
+  std::error_code failed;
+  // A loop over the entries would throw if the next one cannot be read.
+  for (std::filesystem::directory_iterator entry(folder, failed), end; !failed && entry != end; entry.increment(failed))
+    names.push_back(entry->path().filename().string());
+  return names;
+}
 
 }  // namespace athanor::board

@@ -1,5 +1,5 @@
 #pragma once
-// Where the board of a run is.
+// Where the board of a run is, and its small files, which processes of several nodes write and read at once.
 //
 // A node has four files in /dev/shm, whose name is made of the run's folder, the node and the user. So ranks find them
 // without a message, and nodes of a test that share a /dev/shm do not meet. The run has a file for each node in its
@@ -44,5 +44,15 @@ std::filesystem::path requests_of(const std::filesystem::path& run_dir);
 
 /// Returns a path that means the same in every working folder.
 std::filesystem::path absolute_path(const std::filesystem::path& path);
+
+/// Replaces a report, request or answer in the run's folder in one step, and does not sync it: a node that loses its
+/// power has lost the processes of which it tells. Only one process at a time may write a path.
+/// @return false, with errno, if that failed; the file is then as it was.
+bool replace_unsynced(const std::filesystem::path& file, const std::string& text);
+
+/// Returns the names in a folder, in any order; those that it has got if the file system fails, none if there is no
+/// such folder. A network file system sends the list of the moment, though it may remember for a while that a file of
+/// one name was not there.
+std::vector<std::string> names_in(const std::filesystem::path& folder);
 
 }  // namespace athanor::board

@@ -2,7 +2,7 @@
 // How a rank writes its record on the board.
 //
 // A Publisher is one pointer. Without a board it is null, and every call is one comparison. With one, a call is a few
-// stores to a cache line that only this process writes, and a reading of the clock, which the kernel serves without a
+// stores to a cache line that only this process writes, and a reading of the clock. The kernel serves that without a
 // system call (vDSO). Nothing waits, allocates or throws.
 //
 // One thread at a time publishes: the one that trains, or the one that runs backward for it. If two did so at the same

@@ -13,7 +13,6 @@
 #include "board/phase.h"
 #include "board/place.h"
 #include "board/report_socket.h"
-#include "board/run_files.h"
 #include "record/events.h"
 #include "record/run_folder.h"
 

@@ -64,14 +64,14 @@ ShownStacks shown_stacks(const RunStatus& status, const std::vector<int>& ranks,
       stacks = *own;
     else if (answer != others.by_node.end())
       stacks = answer->second.stacks;
-    ShownStack one{seen, std::nullopt, ""};
+    ShownStack shown_stack{seen, std::nullopt, ""};
     for (const RankStack& stack : stacks)
-      if (is_of(stack, seen)) one.stack = stack;
-    if (!one.stack) one.why_none = why_none_of(seen, is_own, others);
+      if (is_of(stack, seen)) shown_stack.stack = stack;
+    if (!shown_stack.stack) shown_stack.why_none = why_none_of(seen, is_own, others);
     const bool is_missing = seen.rank.is_there() && !is_own && answer == others.by_node.end();
     if (is_missing && std::ranges::find(shown.unanswered, seen.node) == shown.unanswered.end())
       shown.unanswered.push_back(seen.node);
-    shown.ranks.push_back(std::move(one));
+    shown.ranks.push_back(std::move(shown_stack));
   }
   return shown;
 }
@@ -118,16 +118,16 @@ nlohmann::ordered_json stacks_json(const std::vector<ShownStack>& shown) {
   auto json = nlohmann::ordered_json::array();
   for (const ShownStack& each : shown) {
     const RankReport& rank = each.seen.rank;
-    nlohmann::ordered_json one{{"rank", rank.rank},
+    nlohmann::ordered_json row{{"rank", rank.rank},
                                {"node", each.seen.node},
                                {"process", rank.process},
                                {"how", each.stack ? each.stack->how : "none"},
                                {"text", each.stack ? each.stack->text : each.why_none},
                                {"groups", nlohmann::ordered_json::array()}};
     for (const GroupReport& group : rank.groups)
-      one["groups"].push_back({{"name", group.name}, {"size", group.size}, {"started", group.started}});
-    if (rank.waits) one["waits"] = describe_wait(*rank.waits);
-    json.push_back(std::move(one));
+      row["groups"].push_back({{"name", group.name}, {"size", group.size}, {"started", group.started}});
+    if (rank.waits) row["waits"] = describe_wait(*rank.waits);
+    json.push_back(std::move(row));
   }
   return json;
 }

@@ -3,7 +3,7 @@
 // not reach.
 //
 // Who asks makes a folder RUN/board/requests/NAME with `request.json`, which has the ranks. Every collector lists
-// RUN/board/requests at an interval (request_watch.h). If one of the ranks is on its node, it answers with
+// RUN/board/requests at an interval (RequestWatch). If one of the ranks is on its node, it answers with
 // NODE.answer in that folder: at once, again after each stack, and at last with all of them. Who asked removes the
 // folder, so that an answer that comes later has no place and leaves nothing. docs/board.md has the formats.
 
@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "board/board.h"
 #include "board/stacks.h"
 
 namespace athanor::board {
@@ -70,5 +71,32 @@ class StackQuestion {
   std::filesystem::path folder_;
   std::vector<std::string> nodes_;
 };
+
+struct FoundRequest {
+  std::filesystem::path folder;
+  std::vector<AskedRank> ranks;  ///< those on this node
+};
+
+/// The collector's side: which requests have come.
+class RequestWatch {
+ public:
+  RequestWatch(std::filesystem::path run_dir, std::string node)
+      : run_dir_(std::move(run_dir)), node_(std::move(node)) {}
+
+  /// Lists the requests of the run, and reads those that are new. Returns those for ranks of this node, each once. One
+  /// that another user made is left alone, and so is one that is older than kRequestLife_s; if this node is the first
+  /// that it names, such an old one is removed.
+  /// @param now  seconds since 1970.
+  std::vector<FoundRequest> look(double now);
+
+ private:
+  std::filesystem::path run_dir_;
+  std::string node_;
+  std::map<std::string, StackRequest> known_;  // by name: those that are there and were read
+};
+
+/// Reads the stacks and writes the answer of this node, which may take kEachStack_s for each.
+/// @param memory_file  the file of `memory`.
+void answer_request(const FoundRequest& request, const SharedMemory& memory, const std::filesystem::path& memory_file);
 
 }  // namespace athanor::board

@@ -8,9 +8,8 @@
 
 #include "base/error.h"
 #include "board/own_stack.h"
+#include "board/place.h"
 #include "board/process_state.h"
-#include "board/request_watch.h"
-#include "board/run_files.h"
 #include "board/shown_stacks.h"
 #include "board/testing/collector_test.h"
 

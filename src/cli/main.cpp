@@ -18,7 +18,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "board/collector.h"
-#include "board/collector_start.h"
 #include "cli/commands.h"
 #include "cli/copies.h"
 #include "cli/exit_code.h"

@@ -1,11 +1,11 @@
 #pragma once
 // What a scheduler has given to this job: which scheduler it is, its hosts, and the ranks that they have room for.
 //
-// Sources: the environment of Slurm (SLURM_JOB_ID, SLURM_JOB_NODELIST, SLURM_TASKS_PER_NODE; of a heterogeneous job
-// SLURM_HET_SIZE and these for each of its components), of PBS (PBS_JOBID and PBS_NODEFILE, a line for each slot), of
-// LSF (LSB_JOBID, and LSB_HOSTS, LSB_DJOB_HOSTFILE or LSB_MCPU_HOSTS), or a host file of the user. Without a job this
-// machine is the only host; in a job of another system that has to be asked for (launch/other_schedulers.h). Errors:
-// ConfigError.
+// Sources: a host file of the user, or the environment of a scheduler. Slurm has SLURM_JOB_ID, SLURM_JOB_NODELIST and
+// SLURM_TASKS_PER_NODE; of a heterogeneous job SLURM_HET_SIZE and these for each of its components. PBS has PBS_JOBID
+// and PBS_NODEFILE, a line for each slot. LSF has LSB_JOBID, and LSB_HOSTS, LSB_DJOB_HOSTFILE or LSB_MCPU_HOSTS.
+// Without a job this machine is the only host; in a job of another system that has to be asked for (allocation.cpp).
+// Errors: ConfigError.
 
 #include <map>
 #include <optional>
@@ -48,8 +48,8 @@ struct AllocationRequest {
   std::optional<int> nodes = {};   ///< takes the first hosts
 };
 
-/// @throws ConfigError if the environment names two schedulers or a job whose hosts are not read, if a chosen scheduler
-///         has no job here, if hosts of the file are not in the job, or if there are fewer hosts than `nodes`.
+/// @throws ConfigError if the environment names two schedulers or a job whose hosts are not read, or if a chosen
+///         scheduler has no job here. And if hosts of the file are not in the job, or there are fewer than `nodes`.
 Allocation find_allocation(const AllocationRequest& request, const Surroundings& here);
 
 }  // namespace athanor::launch

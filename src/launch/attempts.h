@@ -23,8 +23,9 @@ struct Attempt {
   std::vector<std::string> at_fault;  ///< hosts
   std::vector<Evidence> evidence;
   std::optional<int64_t> first_step, last_step;
-  std::vector<Suspect> suspects = {};    ///< those in `at_fault` that are not known to be
-  std::vector<std::string> silent = {};  ///< hosts that told nothing of the present at its end (launch/watchdog.h)
+  std::vector<Suspect> suspects = {};  ///< those in `at_fault` that are not known to be
+  std::vector<std::string> silent =
+      {};  ///< hosts that told nothing of the present at its end (launch/progress_watch.h)
 
   bool made_progress() const { return last_step.has_value(); }
 };

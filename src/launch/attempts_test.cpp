@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/exit_codes.h"
-#include "launch/attempt_judge.h"
+#include "launch/attempt_run.h"
 #include "launch/testing/recorded_machine.h"
 #include "launch/training_command.h"
 

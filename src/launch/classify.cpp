@@ -360,12 +360,12 @@ Classification classify_log(const ReadLog& read, std::optional<int> exit_code, c
                             const SignatureSet& signatures) {
   Reading reading(signatures);
   const LogSize size = read_log(read, signatures.words(), reading);
-  Classification found = Decision(reading.findings(), signatures, exit_code, hosts).make(reading.quiet_s());
-  found.num_bytes = size.bytes;
-  found.num_lines = size.lines;
-  found.last_step = reading.findings().last_step();
-  found.is_binary = !reading.is_text() && !reading.findings().has_any();
-  return found;
+  Classification classification = Decision(reading.findings(), signatures, exit_code, hosts).make(reading.quiet_s());
+  classification.num_bytes = size.bytes;
+  classification.num_lines = size.lines;
+  classification.last_step = reading.findings().last_step();
+  classification.is_binary = !reading.is_text() && !reading.findings().has_any();
+  return classification;
 }
 
 Classification classify_log(const std::filesystem::path& log, std::optional<int> exit_code, const JobHosts& hosts,

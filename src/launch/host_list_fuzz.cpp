@@ -7,8 +7,8 @@
 
 #include "base/error.h"
 #include "launch/cpu_layout.h"
-#include "launch/device_listings.h"
 #include "launch/host_list.h"
+#include "launch/node_devices.h"
 
 namespace {
 

@@ -70,17 +70,17 @@ Launcher wanted_launcher(const std::string& wanted, const Allocation& allocation
                 "--launcher {}: there is no such program on the path; expected auto, sockets, or a program such as "
                 "mpirun, mpiexec or srun",
                 wanted);
-  auto found = ask_launcher(wanted, here);
-  ATHANOR_CHECK(found,
+  auto named = ask_launcher(wanted, here);
+  ATHANOR_CHECK(named,
                 "--launcher {}: its --version names none of Open MPI, MPICH, Intel MPI and PALS (or fails, or takes "
                 "longer than {} s); expected auto, sockets, or a program such as mpirun, mpiexec or srun",
                 wanted, here.tool_limit.count() / 1000);
-  ATHANOR_CHECK(found->flavour != Flavour::kSrun || allocation.scheduler == Scheduler::kSlurm,
+  ATHANOR_CHECK(named->flavour != Flavour::kSrun || allocation.scheduler == Scheduler::kSlurm,
                 "--launcher {}: this is no job of Slurm (SLURM_JOB_ID); start it in one (salloc or sbatch), or take "
                 "mpirun",
                 wanted);
-  found->from = "--launcher";
-  return *found;
+  named->from = "--launcher";
+  return *named;
 }
 
 }  // namespace

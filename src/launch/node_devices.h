@@ -4,9 +4,10 @@
 // The files of the kernel are read first, which takes microseconds and cannot hang: the folders of NVIDIA's driver in
 // /proc, the topology of AMD's (kfd), and the PCI devices in /sys with a vendor, a class and a NUMA node. Only if they
 // show nothing, and there is no PCI in /sys at all (a container, WSL), the vendors' tools are asked, with a limit on
-// their time (device_listings.h). Then the variables by which jobs are restricted to some of the devices apply.
+// their time. Then the variables by which jobs are restricted to some of the devices apply.
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "launch/surroundings.h"
@@ -37,5 +38,19 @@ struct NodeDevices {
 /// Returns those of one vendor: the first of NVIDIA, AMD and Intel that has some.
 /// @throws ConfigError if a variable names a device that does not exist.
 NodeDevices find_devices(const Surroundings& here);
+
+// What the tools of vendors print, which find_devices starts only if the kernel's files show no devices.
+
+/// Reads `nvidia-smi -L`. A GPU that is cut into parts (MIG) counts as its parts.
+NodeDevices parse_nvidia_smi(std::string_view text);
+
+/// Reads `rocm-smi --showid --showtoponuma`: a GCD is a GPU there.
+NodeDevices parse_rocm_smi(std::string_view text);
+
+/// Reads `xpu-smi discovery`, which lists cards. The Max 1550 has two tiles.
+NodeDevices parse_xpu_smi(std::string_view text);
+
+/// Reads `lspci`: names of vendors and classes, without numbers. Graphics of processors do not count.
+NodeDevices parse_lspci(std::string_view text);
 
 }  // namespace athanor::launch

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
-#include "launch/device_listings.h"
 #include "launch/testing/recorded_machine.h"
 
 namespace athanor::launch {

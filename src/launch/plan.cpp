@@ -7,7 +7,7 @@
 #include "base/shell_words.h"
 #include "base/text.h"
 #include "base/thread_share.h"
-#include "launch/program_check.h"
+#include "launch/programs.h"
 #include "launch/training_command.h"
 
 namespace athanor::launch {

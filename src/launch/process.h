@@ -1,10 +1,11 @@
 #pragma once
-// Runs programs with a vector of arguments, never through a shell, and waits for them.
+// Runs programs with a vector of arguments, never through a shell, and waits for them and for signals.
 //
-// Each started program has its own process group, so that a key of the terminal does not reach it a second time, and it
+// Each started program has its own process group, so that a key of the terminal does not reach it a second time. It
 // gets SIGTERM if this process is killed. Errors: ConfigError if a program cannot be started.
 
 #include <chrono>
+#include <csignal>
 #include <filesystem>
 #include <functional>
 #include <optional>
@@ -14,9 +15,38 @@
 #include "launch/child.h"
 #include "launch/output_tee.h"
 #include "launch/surroundings.h"
-#include "launch/waited_signals.h"
 
 namespace athanor::launch {
+
+/// Whether who sends the signal wants the command to end: SIGTERM, SIGINT or SIGHUP.
+constexpr bool asks_to_stop(int signal) { return signal == SIGTERM || signal == SIGINT || signal == SIGHUP; }
+
+/// The signals that `athanor launch` waits for, as events that are read together with the output of its programs.
+///
+/// Blocks SIGTERM, SIGINT, SIGHUP, SIGUSR1, SIGUSR2 and SIGCHLD during its lifetime, so that they are read here. A
+/// write to a pipe that has no reader fails meanwhile (SIGPIPE is blocked, too). Only one may exist at a time, and
+/// threads that are there before it must not take these signals.
+class WaitedSignals {
+ public:
+  WaitedSignals();
+  ~WaitedSignals();
+  WaitedSignals(const WaitedSignals&) = delete;
+  WaitedSignals& operator=(const WaitedSignals&) = delete;
+
+  /// Can be read if there is a signal.
+  int descriptor() const { return descriptor_; }
+  /// Returns the number of a signal that has come, or 0. Does not wait.
+  int take() const;
+  /// Returns whether a signal that is not SIGCHLD waits to be taken.
+  static bool has_come();
+  /// Returns the number of a signal as soon as one comes that is not SIGCHLD, or 0 after a while.
+  int wait(std::chrono::milliseconds at_most) const;
+
+ private:
+  sigset_t old_;
+  struct sigaction old_child_ {};
+  int descriptor_ = -1;
+};
 
 /// Returns which signal to send in place of the one that this process got; 0 for none.
 using PassedSignal = std::function<int(int)>;

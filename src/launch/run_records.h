@@ -1,12 +1,16 @@
 #pragma once
-// What a training run's own folder tells of an attempt: the folder of a command, its last words, and its steps.
+// What a training run's own folder tells of an attempt: its last words, its steps, and when the first of them came.
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "launch/surroundings.h"
 #include "launch/verdict.h"
 
 namespace athanor::launch {
@@ -44,5 +48,28 @@ StopRecord stop_since(const std::filesystem::path& run_dir, const RunRecords& be
 
 /// Returns the exit code with which the run's history ended since; nothing if it has no end.
 std::optional<int> end_code_since(const std::filesystem::path& run_dir, const RunRecords& before);
+
+/// Returns the time at which the first step since was recorded, in seconds since 1970.
+std::optional<double> first_step_time_s(const std::filesystem::path& run_dir, const RunRecords& before);
+
+/// When the job began, and by what that is known: by Slurm (SLURM_JOB_START_TIME), else `fallback_s`, the start of this
+/// program.
+struct JobStart {
+  double time_s;
+  const char* what;  ///< "the job", "athanor launch"
+};
+JobStart job_start(const Surroundings& here, double fallback_s);
+
+/// Reports the time of a training's first step: how long it came after the job's start is the figure by which ways to
+/// start a job are compared. Looks into the run folder until the first step after this call is there, or this object
+/// ends. Calls `tell` once, in its thread.
+class FirstStepWatch {
+ public:
+  FirstStepWatch(const std::filesystem::path& run_dir, std::chrono::milliseconds interval,
+                 std::function<void(double time_s)> tell);
+
+ private:
+  std::jthread thread_;
+};
 
 }  // namespace athanor::launch

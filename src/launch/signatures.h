@@ -53,8 +53,8 @@ struct Signature {
 
 /// Returns the signatures of a file in their order.
 /// @param file  its name in messages.
-/// @throws ConfigError naming file and entry, in one line, for an unknown key, cause or policy, a missing field, a name
-///         that is used twice, or a pattern that is not valid.
+/// @throws ConfigError that names file and entry in one line: an unknown key, cause or policy, a missing field, a name
+///         that is used twice, a pattern that is not valid.
 std::vector<Signature> parse_signatures(std::string_view toml, const std::string& file);
 
 /// The text of signatures.toml, which is built into the program.

@@ -1,8 +1,8 @@
 #pragma once
-// `athanor launch --yeet FOLDER`: before the first rank starts, the program, the libraries that it has from elsewhere
-// than the system, and the training's data are sent to a folder on the disk of each node (staging/yeet.h), and the
-// ranks use these. Thousands of processes that load libraries from one file system at the same time wait for it for
-// minutes.
+// `athanor launch --yeet FOLDER`: before the first rank starts, files are sent to a folder on the disk of each node
+// (staging/yeet.h), and the ranks use these. They are the program, the libraries that it has from elsewhere than the
+// system, and the training's data. Thousands of processes that load libraries from one file system at the same time
+// wait for it for minutes.
 
 #include <filesystem>
 #include <string>

@@ -1,20 +1,64 @@
 #include "launch/supervisor.h"
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
+#include <filesystem>
+#include <functional>
 #include <set>
+#include <string>
 #include <utility>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/signals.h"
 #include "launch/attempt_run.h"
-#include "launch/fewer_hosts.h"
-#include "launch/spare_probe.h"
+#include "launch/launcher_command.h"
+#include "launch/process.h"
+#include "launch/programs.h"
 #include "launch/training_command.h"
 
 namespace athanor::launch {
 namespace fs = std::filesystem;
+
 namespace {
+
+// What a probe is given. A launcher, libtorch and the devices of a node may need a minute to start.
+constexpr std::chrono::seconds kProbeLimit{120};
+
+// The plan of that start.
+LaunchPlan probe_plan(const LaunchPlan& plan, const std::string& own_program, const std::string& host,
+                      const fs::path& folder) {
+  LaunchPlan probe = plan;
+  probe.allocation.hosts = {{host, plan.allocation.has_slots() ? plan.ranks.most() : 0}};
+  probe.ranks.of_host = {plan.ranks.most()};
+  probe.is_one_machine = probe.has_spares_in_use = probe.is_training = false;
+  probe.command = {own_program, "probe", "--folder", fs::absolute(folder).string()};
+  return probe;
+}
+
+// Finds out whether a spare host works, before a run relies on it. Starts `athanor probe` on the host alone, by the
+// launcher of the plan and with as many ranks as a node has. It uses what a training uses: the launcher's way to the
+// host, the program and its libraries there, every device, memory, messages between the ranks, and the file system of
+// `folder`, in which probe-HOST.txt has its output.
+// @param gives_up  asked now and then; true: the probe is ended, and the host did not pass it.
+bool passes_probe(const LaunchPlan& plan, const Surroundings& here, const std::string& own_program,
+                  const std::string& host, const fs::path& folder, const std::function<bool()>& gives_up) {
+  const LaunchPlan probe = probe_plan(plan, own_program, host, folder);
+  const fs::path file = folder / fmt::format("probe-{}.txt", host);
+  const Programs programs(probe, build_command(probe, here));
+  std::optional<int> code;
+  try {
+    code = run_into_file(programs.all().front(), file, kProbeLimit, gives_up);
+  } catch (const Error& error) {
+    log::warn("the probe of {} could not be started: {}", host, error.what());
+    return false;
+  }
+  if (code == 0) return true;
+  log::warn("{} did not pass the probe ({}; {}), and is used no more", host,
+            code ? fmt::format("code {}", *code) : std::string("it did not end"), file.string());
+  return false;
+}
 
 std::vector<std::string> names_of_hosts(const std::vector<Host>& hosts) {
   std::vector<std::string> names;

@@ -16,7 +16,7 @@ struct Supervision {
   std::filesystem::path attempts;  ///< the folder; empty: attempts/ in the run folder of a training; of another command
                                    ///< ./attempts if there may be retries, else none
   std::string own_program;         ///< the path of this program
-  double timeout_s = 0;            ///< without progress; 0: no limit (launch/watchdog.h)
+  double timeout_s = 0;            ///< without progress; 0: no limit (launch/progress_watch.h)
   FailoverLimits limits;
   std::optional<int> spares = {};  ///< the most that are used; nothing: automatic_spares
 

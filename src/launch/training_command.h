@@ -1,11 +1,14 @@
 #pragma once
-// The configuration of a command that is a training, which `athanor launch` knows more about than of other commands.
+// The configuration of a command that is a training, which `athanor launch` knows more about than of other commands;
+// and on how many hosts it can continue if some are lost and no spare is left (--min-nodes).
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "config/run_config.h"
+#include "launch/launcher_command.h"
 
 namespace athanor::launch {
 
@@ -28,5 +31,14 @@ void require_training_config(const std::vector<std::string>& command, const std:
 /// Returns the configuration of `athanor train CONFIG --set …`; nothing for another command, or if its configuration is
 /// refused, which its ranks will tell. @param own_program  a path that also means `athanor`.
 std::optional<RunConfig> training_config(const std::vector<std::string>& command, const std::string& own_program);
+
+/// Returns a function for FailoverLimits::fewer_hosts: the largest number of hosts from `least` to `most` that the
+/// command can run on. A training needs a layout that its configuration allows, so that data and batch stay as they
+/// are; another command runs on any number.
+/// @throws ConfigError if places have different numbers of ranks, or if there are fewer hosts than `least`.
+std::function<int(int most)> hosts_that_fit(const LaunchPlan& plan, const std::string& own_program, int least);
+
+/// Uses the first hosts of the plan only. Their ranks stay as they are.
+void keep_first_hosts(LaunchPlan& plan, size_t number);
 
 }  // namespace athanor::launch

@@ -17,7 +17,6 @@
 #include "base/wall_clock.h"
 #include "board/board.h"
 #include "board/collector.h"
-#include "board/collector_start.h"
 #include "board/report_socket.h"
 #include "board/snapshot.h"
 

@@ -1,4 +1,4 @@
-#include "launch/program_check.h"
+#include "launch/programs.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "launch/testing/recorded_machine.h"
 
 namespace athanor::launch {
-namespace program_check_test {
+namespace programs_test {
 
 class ProgramCheck : public RecordedMachine {
  protected:
@@ -33,5 +33,5 @@ TEST_F(ProgramCheck, ProgramsAndScriptsAreAccepted) {
   EXPECT_NO_THROW(require_executable("/proc/self/exe", own_surroundings()));
 }
 
-}  // namespace program_check_test
+}  // namespace programs_test
 }  // namespace athanor::launch

@@ -1,4 +1,4 @@
-#include "launch/first_step.h"
+#include "launch/run_records.h"
 
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <future>
 
-namespace athanor::launch::first_step_test {
+namespace athanor::launch::run_records_test {
 namespace fs = std::filesystem;
 
 struct FirstStep : testing::Test {
@@ -50,4 +50,4 @@ TEST_F(FirstStep, TheJobsStartIsSlurmsIfItIsKnown) {
   EXPECT_EQ(job_start(here, 5).time_s, 5);
 }
 
-}  // namespace athanor::launch::first_step_test
+}  // namespace athanor::launch::run_records_test
