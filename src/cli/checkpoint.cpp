@@ -18,7 +18,6 @@
 #include "checkpoint/removal.h"
 #include "checkpoint/step_words.h"
 #include "checkpoint/verification.h"
-#include "cli/checkpoint_diff.h"
 #include "cli/commands.h"
 
 namespace athanor::inline cli {

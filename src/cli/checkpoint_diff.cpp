@@ -1,7 +1,5 @@
 // athanor checkpoint diff A B names what differs between two full checkpoints.
 
-#include "cli/checkpoint_diff.h"
-
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
@@ -18,7 +16,7 @@
 #include "checkpoint/diff.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/step_words.h"
-#include "cli/exit_code.h"
+#include "cli/commands.h"
 
 namespace athanor::inline cli {
 namespace {
@@ -137,13 +135,13 @@ void print_difference(DiffArguments arguments) {
   const bool is_beside = step_of_words(arguments.b) && !std::filesystem::exists(arguments.b);
   const auto b = open(is_beside ? a.folder().parent_path() / step_folder_name(*step_of_words(arguments.b))
                                 : std::filesystem::path(arguments.b));
-  const auto found = diff_checkpoints(a, b, arguments.options);
+  const auto difference = diff_checkpoints(a, b, arguments.options);
   if (arguments.json) {
-    print_difference_json(found);
+    print_difference_json(difference);
   } else {
-    print_difference_text(found, arguments.options.values);
+    print_difference_text(difference, arguments.options.values);
   }
-  if (!found.is_empty()) throw ExitCode{kDiffer};
+  if (!difference.is_empty()) throw ExitCode{kDiffer};
 }
 
 }  // namespace

@@ -1,11 +1,17 @@
 #pragma once
-// The subcommands of `athanor`, one file each. Every function adds one to the command line.
+// The subcommands of `athanor`, one file each: every function adds one to the command line. And how they end.
 
 namespace CLI {
 class App;
 }
 
 namespace athanor::inline cli {
+
+/// Thrown by a subcommand that has printed everything and ends the process with a code other than 0, such as a run that
+/// a signal stopped. main() returns `value`, a code of base/exit_codes.h.
+struct ExitCode {
+  int value;
+};
 
 void add_tokenizer_command(CLI::App& app);
 void add_prepare_command(CLI::App& app);
@@ -28,5 +34,6 @@ void add_lr_find_command(CLI::App& app);
 void add_probe_command(CLI::App& app);
 void add_verify_command(CLI::App& app);
 void add_bench_command(CLI::App& app);
+void add_checkpoint_diff_command(CLI::App& checkpoint);  ///< a subcommand of `checkpoint`
 
 }  // namespace athanor::inline cli

@@ -7,11 +7,11 @@
 #include "base/own_folder.h"
 #include "base/start_processors.h"
 #include "base/thread_waits.h"
-#include "cli/exit_code.h"
+#include "cli/commands.h"
 
 namespace athanor::inline cli {
 
-int call_core(const char* name, const void* arguments) {
+void call_core(const char* name, const void* arguments) {
   const auto library = own_folder() / "libathanor_core.so";
   start_processors();
   set_thread_waits();
@@ -22,7 +22,7 @@ int call_core(const char* name, const void* arguments) {
   const std::string symbol = std::string("athanor_core_") + name;
   auto* function = reinterpret_cast<int (*)(const void*)>(::dlsym(handle, symbol.c_str()));
   if (!function) fail<Error>("{} has no {}: it is of another version; build again", library.string(), symbol);
-  return function(arguments);
+  if (const int code = function(arguments)) throw ExitCode{code};
 }
 
 }  // namespace athanor::inline cli

@@ -125,9 +125,11 @@ struct DryRunArguments {
   bool json = false;         ///< print JSON
 };
 
-/// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor and returns the exit code. `arguments` points
-/// to the struct of this command above, or in bench/arguments.h.
-/// @throws Error if the library cannot be opened; what the function throws passes through.
-int call_core(const char* name, const void* arguments);
+/// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor. `arguments` points to the struct of this
+/// command above, or in bench/arguments.h.
+/// @throws ExitCode (cli/commands.h) if the function returns another code than 0; Error if the library cannot be
+/// opened.
+///         What the function throws passes through.
+void call_core(const char* name, const void* arguments);
 
 }  // namespace athanor::inline cli

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/whole_number.h"
+#include "cli/options.h"
 #include "dataset/dataset.h"
 #include "dataset/manifest.h"
 #include "dataset/verify.h"

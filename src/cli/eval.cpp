@@ -10,13 +10,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/device_option.h"
-#include "cli/exit_code.h"
-#include "cli/number_check.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/picture_file.h"
-#include "cli/type_option.h"
-#include "cli/whole_number.h"
 #include "tasks/task_list.h"
 
 namespace athanor::inline cli {
@@ -49,7 +44,7 @@ void run_eval(const EvalArguments& given, bool list) {
   ATHANOR_CHECK(file.empty(), "--out {}: {} is a file; name a file or a folder that can be made", given.out,
                 file.string());
   check_progression_options(given);
-  if (const int code = call_core("eval", &given)) throw ExitCode{code};
+  call_core("eval", &given);
 }
 
 void add_task_options(CLI::App& command, EvalArguments& arguments) {

@@ -5,10 +5,8 @@
 
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/exit_code.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/type_option.h"
-#include "cli/whole_number.h"
 
 namespace athanor::inline cli {
 
@@ -28,9 +26,7 @@ void add_export_command(CLI::App& app) {
       ->type_name("SIZE")
       ->capture_default_str();
   command->add_flag("--overwrite", arguments->overwrite, "Replace the folder if it exists");
-  command->callback([arguments] {
-    if (const int code = call_core("export", arguments.get())) throw ExitCode{code};
-  });
+  command->callback([arguments] { call_core("export", arguments.get()); });
 }
 
 void add_import_command(CLI::App& app) {
@@ -41,9 +37,7 @@ void add_import_command(CLI::App& app) {
       ->add_option("folder", arguments->folder, "config.json and safetensors of a family that `athanor config` lists")
       ->required();
   command->add_option("--out", arguments->out, "The run folder to write")->required()->check(new_folder());
-  command->callback([arguments] {
-    if (const int code = call_core("import", arguments.get())) throw ExitCode{code};
-  });
+  command->callback([arguments] { call_core("import", arguments.get()); });
 }
 
 }  // namespace athanor::inline cli

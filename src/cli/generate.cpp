@@ -8,11 +8,7 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/device_option.h"
-#include "cli/exit_code.h"
-#include "cli/number_check.h"
-#include "cli/type_option.h"
-#include "cli/whole_number.h"
+#include "cli/options.h"
 #include "documents/standard_input.h"
 
 namespace athanor::inline cli {
@@ -98,7 +94,7 @@ void add_generate_command(CLI::App& app) {
       "           --set parallelism.tensor_parallel_degree=2");
   command->callback([arguments] {
     check_arguments(*arguments);
-    if (const int code = call_core("generate", arguments.get())) throw ExitCode{code};
+    call_core("generate", arguments.get());
   });
 }
 

@@ -1,16 +1,22 @@
 #pragma once
-// Describes a layout on a number of ranks: its groups, each rank's state, and what a step sends.
+// Describes a layout on a number of ranks: its groups, its pipeline, each rank's state, and what a step sends.
 
 #include <string>
 
 #include "config/run_config.h"
+#include "layout/layout.h"
 
 namespace athanor::inline cli {
 
-/// Returns lines that begin with "#": the degrees and the groups, the pipeline (pipeline_tables.h), the bytes of state
-/// of a rank for every sharding, and the bytes that all ranks send in a step for both named mappings and for the
-/// configuration's own. If the model comes from a folder that was not read yet, there are the degrees only.
+/// Returns lines that begin with "#": the degrees and the groups, the pipeline (pipeline_tables), and the bytes of
+/// state of a rank for every sharding. Then the bytes that all ranks send in a step, for both named mappings and for
+/// the configuration's own. If the model comes from a folder that was not read yet, there are the degrees only.
 /// @throws ConfigError with all faults of the layout.
 std::string layout_tables(const RunConfig& config, int num_ranks);
+
+/// Returns lines that begin with "#": the layers of each pipeline rank (from 0) with their share of the FLOPs, and what
+/// the rank holds in memory (if data.seq_len is known). Then the schedule, with its list of actions if that is short.
+/// Empty without a pipeline.
+std::string pipeline_tables(const RunConfig& config, const Layout& layout);
 
 }  // namespace athanor::inline cli

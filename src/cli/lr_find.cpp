@@ -11,10 +11,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/exit_code.h"
-#include "cli/number_check.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/picture_file.h"
 #include "config/optimizer_config.h"
 
 namespace athanor::inline cli {
@@ -128,7 +126,7 @@ void add_lr_find_command(CLI::App& app) {
       "64,128,256");
   command->callback([arguments] {
     check_lr_find(*arguments);
-    if (const int code = call_core("lr_find", arguments.get())) throw ExitCode{code};
+    call_core("lr_find", arguments.get());
   });
 }
 

@@ -9,21 +9,112 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+#include <string>
 
+#include "base/build_info.h"
 #include "base/error.h"
 #include "base/failure.h"
 #include "base/fault.h"
 #include "base/fault_announcement.h"
+#include "base/launched.h"
 #include "base/log.h"
+#include "base/own_folder.h"
 #include "base/process.h"
 #include "base/text.h"
 #include "board/collector.h"
 #include "cli/commands.h"
-#include "cli/copies.h"
-#include "cli/exit_code.h"
-#include "cli/option_list.h"
 #include "cli/parse_error.h"
-#include "cli/version.h"
+#include "kernels/matmul_path.h"
+
+namespace athanor::inline cli {
+namespace {
+
+// Lists the options of all commands for the test of the answers to wrong ones (tests/interop/test_answers.py).
+
+void print_options(const CLI::App& command, const std::string& name) {
+  for (const auto* option : command.get_options()) {
+    if (option == command.get_help_ptr() || option->get_group().empty()) continue;  // hidden ones are for programs
+    const nlohmann::ordered_json row{{"command", name},
+                                     {"option", option->get_name()},
+                                     {"argument", option->get_positional()},
+                                     {"takes_value", option->get_items_expected_max() > 0},
+                                     {"type", option->get_type_name()}};
+    fmt::print("{}\n", row.dump());
+  }
+  for (const auto* inner : command.get_subcommands([](const CLI::App*) { return true; }))
+    print_options(*inner, name.empty() ? inner->get_name() : name + " " + inner->get_name());
+}
+
+// Prints a JSON object for each option and argument of each command: its command, its name, whether it takes a value,
+// and the type that --help names.
+void print_option_list(const CLI::App& app) { print_options(app, ""); }
+
+// Checks if the chosen command may run as several processes: as the ranks of one job, or as copies that only read.
+
+constexpr const char* kJobs[] = {"train", "lr-find",    "verify",          "eval", "probe", "generate",
+                                 "yeet",  "bench comm", "bench checkpoint"};
+constexpr const char* kConfigured[] = {"train", "lr-find", "verify", "config", "bench step", "bench checkpoint"};
+// These commands write nothing: copies of them are a nuisance at worst.
+constexpr const char* kReaders[] = {"config",           "data info", "data show", "data verify",   "tokenizer encode",
+                                    "tokenizer decode", "plot",      "status",    "checkpoint ls", "checkpoint diff"};
+
+bool among(const auto& names, const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
+
+std::string chosen_command(const CLI::App& app) {
+  std::string command;
+  for (auto chosen = app.get_subcommands(); !chosen.empty(); chosen = chosen[0]->get_subcommands()) {
+    command += (command.empty() ? "" : " ") + chosen[0]->get_name();
+  }
+  return command;
+}
+
+// True if the chosen subcommand reads a configuration, and announces armed faults itself when that is not refused.
+bool reads_configuration(const CLI::App& app) { return among(kConfigured, chosen_command(app)); }
+
+// Checks the chosen subcommand. `train`, `verify` and the benchmarks of jobs must not be copies that cannot find one
+// another; commands that only read may be anything; all others must be a single process (base/launched.h).
+// @throws ConfigError, before anything is written.
+void refuse_several_processes(const CLI::App& app) {
+  const std::string command = chosen_command(app);
+  if (among(kJobs, command)) return refuse_unseen_launcher();
+  if (!among(kReaders, command)) refuse_copies(command);
+}
+
+// The text of `athanor --version`.
+
+std::string or_none(const std::string& text) { return text.empty() ? "none" : text; }
+
+std::string libtorch_text(const BuildInfo& build) {
+  return build.libtorch.empty() ? "none" : fmt::format("{} in {}", build.libtorch, build.libtorch_folder);
+}
+
+std::string cuda_text(const BuildInfo& build) {
+  if (build.libtorch.empty()) return "none";
+  return (build.nvcc.empty() ? "no kernels (no nvcc at build time)" : "kernels by nvcc " + build.nvcc) +
+         (build.libtorch_cuda.empty() ? "; " + build.why_no_cuda : "; libtorch for CUDA " + build.libtorch_cuda);
+}
+
+std::string parquet_text() {
+  std::error_code ignored;
+  return std::filesystem::exists(own_folder() / "libathanor_parquet.so", ignored) ? "yes" : "no";
+}
+
+// Returns "athanor 0.1.0 (COMMIT)" as the first line, and below it what the program was built with and finds here.
+// Opens no library, so that it answers at once.
+std::string version_text() {
+  const BuildInfo& build = build_info();
+  return fmt::format("athanor {} ({})\n", build.version, build.commit) + fmt::format("compiler  {}\n", build.compiler) +
+         fmt::format("libtorch  {}\n", libtorch_text(build)) + fmt::format("CUDA      {}\n", cuda_text(build)) +
+         fmt::format("MPI       {}\n", or_none(build.mpi)) + fmt::format("Parquet   {}\n", parquet_text()) +
+         fmt::format("CPU       {} with {}", cpu_model(), kernels::describe_instructions());
+}
+
+}  // namespace
+}  // namespace athanor::inline cli
 
 namespace {
 

@@ -8,7 +8,10 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <string>
+
+#include "base/error.h"
 
 namespace athanor::inline cli {
 
@@ -57,11 +60,27 @@ inline CLI::Validator new_folder() {
       return fmt::format("expected a folder, got {}, which is a file", text);
     const auto file = file_above(path);
     if (!file.empty()) return fmt::format("expected a folder, got {}, but {} is a file", text, file.string());
-    std::filesystem::path there = std::filesystem::absolute(path, ignored);
-    while (!std::filesystem::exists(there, ignored) && there.has_relative_path()) there = there.parent_path();
-    return why_not_writable(text, there);
+    std::filesystem::path existing = std::filesystem::absolute(path, ignored);
+    while (!std::filesystem::exists(existing, ignored) && existing.has_relative_path())
+      existing = existing.parent_path();
+    return why_not_writable(text, existing);
   };
   return CLI::Validator(check, "");
+}
+
+/// Checks, before anything is computed, that a picture may be written there: a picture that is there may be replaced,
+/// and nothing else.
+/// @param option  the option that names it, for the message.
+/// @throws ConfigError if the name has another ending, or the file is there and is no SVG.
+inline void check_picture_file(const char* option, const std::string& path) {
+  ATHANOR_CHECK(path.ends_with(".svg"), "{} {}: the picture is an SVG; give it a name that ends with .svg", option,
+                path);
+  std::error_code ignored;
+  if (!std::filesystem::exists(path, ignored)) return;
+  std::string start(4, ' ');
+  std::ifstream(path, std::ios::binary).read(start.data(), static_cast<std::streamsize>(start.size()));
+  ATHANOR_CHECK(start == "<svg" || start == "<?xm" || std::filesystem::is_empty(path, ignored),
+                "{} {} is there and is no picture; name another file, or move it away", option, path);
 }
 
 }  // namespace athanor::inline cli

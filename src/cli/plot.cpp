@@ -11,11 +11,9 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "cli/commands.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/picture_file.h"
 #include "cli/terminal_style.h"
-#include "cli/terminal_width.h"
-#include "cli/whole_number.h"
 #include "plot/evals_folder.h"
 #include "plot/run_figures.h"
 #include "plot/score_figures.h"
@@ -37,12 +35,12 @@ struct PlotArguments {
 
 // "NAME=VALUE"; the name may contain "=".
 Level parse_level(const std::string& text) {
-  const size_t at = text.rfind('=');
+  const size_t equals_sign = text.rfind('=');
   double value = NAN;
-  ATHANOR_CHECK(
-      at != text.npos && at > 0 && CLI::detail::lexical_cast(text.substr(at + 1), value) && std::isfinite(value),
-      "--line {}: expected NAME=VALUE, such as \"unigram entropy=6.556\"", text);
-  return {text.substr(0, at), value};
+  ATHANOR_CHECK(equals_sign != text.npos && equals_sign > 0 &&
+                    CLI::detail::lexical_cast(text.substr(equals_sign + 1), value) && std::isfinite(value),
+                "--line {}: expected NAME=VALUE, such as \"unigram entropy=6.556\"", text);
+  return {text.substr(0, equals_sign), value};
 }
 
 void check_evals_options(PlotArguments& arguments) {

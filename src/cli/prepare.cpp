@@ -17,10 +17,8 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "cli/commands.h"
-#include "cli/exit_code.h"
-#include "cli/format_option.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/whole_number.h"
 #include "documents/selection.h"
 #include "tokenizer/tokenizer_files.h"
 

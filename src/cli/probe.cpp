@@ -8,8 +8,7 @@
 #include "base/error.h"
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/device_option.h"
-#include "cli/exit_code.h"
+#include "cli/options.h"
 
 namespace athanor::inline cli {
 
@@ -27,7 +26,7 @@ void add_probe_command(CLI::App& app) {
     std::error_code ignored;
     ATHANOR_CHECK(std::filesystem::is_directory(arguments->folder, ignored), "--folder {}: there is no such folder",
                   arguments->folder);
-    if (const int code = call_core("probe", arguments.get())) throw ExitCode{code};
+    call_core("probe", arguments.get());
   });
 }
 

@@ -5,9 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/device_option.h"
-#include "cli/duration_option.h"
-#include "cli/exit_code.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
 
 namespace athanor::inline cli {
@@ -51,9 +49,7 @@ void add_smoke_command(CLI::App& app) {
       ->transform(duration_as_seconds())
       ->needs(against)
       ->capture_default_str();
-  command->callback([arguments] {
-    if (const int code = call_core("smoke", arguments.get())) throw ExitCode{code};
-  });
+  command->callback([arguments] { call_core("smoke", arguments.get()); });
 }
 
 }  // namespace athanor::inline cli

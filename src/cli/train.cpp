@@ -5,7 +5,6 @@
 
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/exit_code.h"
 
 namespace athanor::inline cli {
 
@@ -26,9 +25,7 @@ void add_train_command(CLI::App& app) {
       "docs/run-folder.md.\n"
       "Of several ranks, the first one logs; ATHANOR_LOG_RANK=N in the environment shows the messages of rank N too.\n"
       "Example: athanor train recipes/olmoe-tiny.toml --set data.path=data/ --set train.steps=2000");
-  command->callback([arguments] {
-    if (const int code = call_core("train", arguments.get())) throw ExitCode{code};
-  });
+  command->callback([arguments] { call_core("train", arguments.get()); });
 }
 
 }  // namespace athanor::inline cli

@@ -10,9 +10,8 @@
 #include "base/text.h"
 #include "cli/commands.h"
 #include "cli/core.h"
-#include "cli/exit_code.h"
+#include "cli/options.h"
 #include "cli/output_check.h"
-#include "cli/type_option.h"
 #include "verify/plants/names.h"
 
 namespace athanor::inline cli {
@@ -90,10 +89,10 @@ void add_verify_command(CLI::App& app) {
     if (dry->asked) {
       dry->config_file = arguments->config_file;
       dry->overrides = arguments->overrides;
-      if (const int code = call_core("dry_run", dry.get())) throw ExitCode{code};
+      call_core("dry_run", dry.get());
       return;
     }
-    if (const int code = call_core("verify", arguments.get())) throw ExitCode{code};
+    call_core("verify", arguments.get());
   });
 }
 

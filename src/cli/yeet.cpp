@@ -21,7 +21,6 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "cli/commands.h"
-#include "cli/exit_code.h"
 #include "launch/plan.h"
 #include "launch/supervisor.h"
 #include "staging/prediction.h"

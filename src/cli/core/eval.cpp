@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "checkpoint/listing.h"
 #include "cli/core.h"
-#include "cli/terminal_width.h"
+#include "cli/terminal_style.h"
 #include "eval/model_evaluation.h"
 #include "eval/results_table.h"
 #include "memory/rank_share.h"
@@ -42,16 +42,16 @@ std::vector<ChosenModel> models_of(const EvalArguments& given) {
       models.push_back({given.models[i], i});
       continue;
     }
-    const auto found = find_checkpoints(given.models[i]);
+    const auto saved = find_checkpoints(given.models[i]);
     const size_t before = models.size();
     int64_t last_step = -1;
-    ATHANOR_CHECK(found.empty() || found.front().step >= 0,
+    ATHANOR_CHECK(saved.empty() || saved.front().step >= 0,
                   "--every shows the checkpoints of runs, and {} has no step; leave --every out", given.models[i]);
-    for (auto each = found.rbegin(); each != found.rend(); ++each) {
-      if (each->state != CheckpointState::kThere) continue;
-      if (each->step == last_step && models.size() > before) models.pop_back();  // the full checkpoint comes last
-      models.push_back({each->path, i});
-      last_step = each->step;
+    for (auto checkpoint = saved.rbegin(); checkpoint != saved.rend(); ++checkpoint) {
+      if (checkpoint->state != CheckpointState::kThere) continue;
+      if (checkpoint->step == last_step && models.size() > before) models.pop_back();  // the full checkpoint comes last
+      models.push_back({checkpoint->path, i});
+      last_step = checkpoint->step;
     }
     ATHANOR_CHECK_CHECKPOINT(models.size() > before, "{} has no checkpoints yet", given.models[i]);
   }
@@ -169,10 +169,10 @@ int evaluate(const EvalArguments& given, comm::World& world) {
   size_t num_seen = 0;
   for (std::string path; std::getline(lines, path);) {
     auto evaluated = evaluate_model(path, world, load, tasks ? &*tasks : nullptr, settings, place);
-    const size_t at = num_seen++;
+    const size_t index = num_seen++;
     if (!is_first || !evaluated) continue;
     results.push_back(std::move(*evaluated));
-    evaluated_models.push_back(models[at]);
+    evaluated_models.push_back(models[index]);
   }
   if (is_first) {
     ATHANOR_CHECK_CHECKPOINT(!results.empty(), "no checkpoint could be evaluated; the warnings above tell why");

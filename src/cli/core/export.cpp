@@ -1,11 +1,14 @@
 #include "arch/inventory.h"
 #include "base/console.h"
 #include "base/log.h"
+#include "base/shell_words.h"
 #include "checkpoint/finite_values.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/model_source.h"
 #include "cli/core.h"
+#include "saves/import.h"
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_files.h"
 
 // These commands need no libtorch yet, but they will: communicators will gather a checkpoint of many ranks.
 
@@ -50,5 +53,20 @@ ATHANOR_CORE_ENTRY(export) {
   export_hf_folder(given.out, source.config, read, options, alone);
   progress.finish();
   log::info("{} written from {}", given.out, source.description);
+  return 0;
+}
+
+ATHANOR_CORE_ENTRY(import) {
+  const auto& given = *static_cast<const athanor::ImportArguments*>(arguments);
+  athanor::import_run(given.folder, given.out);
+  const std::string train = athanor::shell_word(given.out + "/config.toml");
+  if (athanor::find_tokenizer(given.out).empty())
+    athanor::log::info(
+        "{} is ready: athanor train {} --set data.path=FOLDER; it has no tokenizer, which athanor generate "
+        "would need",
+        given.out, train);
+  else
+    athanor::log::info("{} is ready: athanor train {} --set data.path=FOLDER, or athanor generate {} --prompt …",
+                       given.out, train, athanor::shell_word(given.out));
   return 0;
 }

@@ -108,9 +108,9 @@ std::vector<double> rates_around_sweep(const LrFindArguments& given, const RunCo
                                        comm::World& world) {
   const ShortRuns runs({sweep_config(narrowest, steps)}, world);
   const RateRange range{given.from, given.to, steps};
-  const RangeResult found = sweep_rates(runs, range).front().result;
-  ATHANOR_CHECK(found.fault.empty(), "--widths: {}", found.fault);
-  const double centre = *found.suggested();
+  const RangeResult tested = sweep_rates(runs, range).front().result;
+  ATHANOR_CHECK(tested.fault.empty(), "--widths: {}", tested.fault);
+  const double centre = *tested.suggested();
   log::info("rates around {} (a sweep with hidden_size {})", rate_text(centre), narrowest.model.hidden_size);
   return {centre / 4, centre / 2, centre, centre * 2, centre * 4};
 }

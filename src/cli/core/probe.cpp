@@ -17,13 +17,13 @@ ATHANOR_CORE_ENTRY(probe) {
     const at::Device device = agree_on_devices(given.device, "--device", world);
     Mesh mesh(Layout(RunConfig(), world.size()), world);
     if (world.size() > 1) mesh.use(device);
-    const Probe found = measure_probe(mesh, device, given.folder);
+    const Probe measured = measure_probe(mesh, device, given.folder);
     if (!mesh.is_first()) return 0;
-    const auto slow = find_slow_parts(found);
+    const auto slow = find_slow_parts(measured);
     if (given.json)
-      fmt::print("{}\n", probe_json(found, slow, world.hosts(), 0, 0, "asked"));
+      fmt::print("{}\n", probe_json(measured, slow, world.hosts(), 0, 0, "asked"));
     else
-      fmt::print("{}", describe_probe(found, slow, world.hosts()));
+      fmt::print("{}", describe_probe(measured, slow, world.hosts()));
     return 0;
   });
 }

@@ -1,18 +1,24 @@
 #include "verify/verify.h"
 
+#include <fmt/core.h>
+
 #include "base/fault_announcement.h"
 #include "base/launched.h"
 #include "base/shell_words.h"
 #include "base/text.h"
+#include "checkpoint/model_identity.h"
 #include "cli/core.h"
 #include "config/dump.h"
 #include "config/precision.h"
 #include "config/toml_reader.h"
+#include "config/training_stages.h"
 #include "layout/fitted_batch.h"
 #include "layout/layout.h"
+#include "memory/preflight.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "parallel/share.h"
+#include "run/dry_run.h"
 #include "run/in_world.h"
 #include "run/rank_devices.h"
 #include "run/same_settings.h"
@@ -87,4 +93,24 @@ ATHANOR_CORE_ENTRY(verify) {
     announce_armed_faults();
     return run_verify(runs, {reference, given.twice, given.draws, given.keep, given.plant, device}, world);
   });
+}
+
+ATHANOR_CORE_ENTRY(dry_run) {
+  using namespace athanor;
+  const auto& given = *static_cast<const DryRunArguments*>(arguments);
+  RunConfig config = load_run_config(given.config_file, given.overrides,
+                                     [&](RunConfig& read) { return fit_to_ranks(read, given.ranks); });
+  const auto stages = training_stages(config);
+  // Most steps of a batch ramp have its last size.
+  config = (stages.front().is_of_ramp ? stages.back() : stages.front()).config;
+  resolve_model_from(config);
+  config.model.from.clear();
+  if (planned_multiplier(config).on_device) choose_type_of_devices(config.train);
+  require_layout_fits(config, given.ranks);
+  take_seq_len_of_data(config);
+  ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);
+  announce_armed_faults();
+  const DryRun run = dry_run(config, given.ranks, given.rank);
+  fmt::print("{}", given.json ? to_json(run, config, given.ranks) : report(run, config, given.ranks));
+  return 0;
 }
