@@ -34,7 +34,7 @@ class ShuffledRows : public EpochOrder {
   const Permutation order_;
 };
 
-// Row j of part p has the place (2 j + 1) / (2 parts[p]) in (0, 1), and the rows of all parts are taken in the order of
+// Row j of part p has the place (2 j + 1) / (2 parts[p]) in (0, 1). The rows of all parts are taken in the order of
 // their places, equal ones in the order of the parts. Only integers are used.
 class PartsInProportion : public EpochOrder {
  public:

@@ -33,8 +33,8 @@ class EpochOrder {
   /// kShuffledRows: Permutation(size, seed, "data epoch <e>"), with ", added at <first_row>" if that is not 0.
   /// kBlocks, epoch 0: the rows of each part of the folder in order. Of several parts, the instances are mixed in
   /// proportion: after any number of elements, each part has given its share to within half the number of parts.
-  /// kBlocks, later epochs: full blocks by Permutation(blocks, seed, "blocks of epoch <e>"), the rest of the rows,
-  /// which are fewer than a block, between two of them, and each block's rows by a permutation.
+  /// kBlocks, later epochs: full blocks by Permutation(blocks, seed, "blocks of epoch <e>"), and each block's rows by a
+  /// permutation. The rest of the rows, which are fewer than a block, is between two blocks.
   /// @param seed  train.seed.
   static std::unique_ptr<EpochOrder> make(DataOrder order, const Dataset& data, const Stretch& stretch, uint64_t seed);
 };

@@ -2,8 +2,8 @@
 // Chooses the source of each sample among several, so that every source keeps its share at every moment.
 //
 // Source: Tijdeman, "The chairman assignment problem", Discrete Mathematics 32 (1980). When sample n (from 1) is drawn,
-// the lag of source i is share_i n - drawn_i. Of the sources with a lag of at least 1 / (2k - 2), the one is drawn
-// whose lag would be the first to reach 1 - 1 / (2k - 2) if it were not drawn. After any n samples
+// the lag of source i is share_i n - drawn_i. Only sources with a lag of at least 1 / (2k - 2) are drawn: of these
+// the one whose lag would be the first to reach 1 - 1 / (2k - 2) if it were not drawn. After any n samples
 //
 //   |drawn_i - share_i n| <= 1 - 1 / (2k - 2)   for k >= 2 sources,
 //

@@ -38,9 +38,9 @@ void ChunkBuffer::seal_stop(std::string_view reason) {
 
 bool ChunkBuffer::is_intact(int64_t message_bytes) const {
   if (message_bytes < static_cast<int64_t>(sizeof(ChunkHeader))) return false;
-  const ChunkHeader& it = header();
-  if (it.magic != ChunkHeader::kMagic || it.kind > ChunkHeader::kStop || it.bytes > most_) return false;
-  return message_bytes == this->message_bytes() && it.hash == compute_hash();
+  const ChunkHeader& head = header();
+  if (head.magic != ChunkHeader::kMagic || head.kind > ChunkHeader::kStop || head.bytes > most_) return false;
+  return message_bytes == this->message_bytes() && head.hash == compute_hash();
 }
 
 void ChunkBuffer::expand_zeros() {

@@ -33,13 +33,13 @@ void ChunkTable::add_short_file(size_t entry) {
 }
 
 std::vector<Piece> ChunkTable::pieces(uint64_t chunk) const {
-  const Chunk& it = chunks_[chunk];
+  const Chunk& range = chunks_[chunk];
   std::vector<Piece> pieces;
   uint64_t at = 0;
-  for (size_t i = it.begin; i < it.end; ++i) {
+  for (size_t i = range.begin; i < range.end; ++i) {
     if (!manifest_.entries[i].has_content()) continue;
-    const uint64_t bytes = std::min(it.bytes - at, manifest_.entries[i].size - it.offset);
-    pieces.push_back({i, it.offset, bytes, at});
+    const uint64_t bytes = std::min(range.bytes - at, manifest_.entries[i].size - range.offset);
+    pieces.push_back({i, range.offset, bytes, at});
     at += bytes;
   }
   return pieces;

@@ -56,8 +56,8 @@ void Landing::wake_unpacking() {
 // ---- what is there -------------------------------------------------------------------------------------------------
 
 bool Landing::is_long(size_t entry) const {
-  const Entry& it = manifest_.entries[entry];
-  return it.kind == EntryKind::kArchive || it.size >= manifest_.chunk_bytes;
+  const Entry& file = manifest_.entries[entry];
+  return file.kind == EntryKind::kArchive || file.size >= manifest_.chunk_bytes;
 }
 
 ChunkSet Landing::find_lacking(const std::vector<HashWords>* hashes) {
@@ -130,12 +130,12 @@ void Landing::land(const Piece& piece, const std::byte* bytes) {
 }
 
 void Landing::complete_long(size_t entry, LongPart& part) {
-  const Entry& it = manifest_.entries[entry];
-  if (it.kind == EntryKind::kArchive) return;  // it is read from its part, which then goes
-  set_facts(target_, part.fd(), it);
-  if (::fsync(part.fd()) != 0) fail_errno("cannot sync", target_.shown(it.path));
+  const Entry& file = manifest_.entries[entry];
+  if (file.kind == EntryKind::kArchive) return;  // it is read from its part, which then goes
+  set_facts(target_, part.fd(), file);
+  if (::fsync(part.fd()) != 0) fail_errno("cannot sync", target_.shown(file.path));
   fault_point("yeet.place");
-  target_.place(part.name(), it.path);
+  target_.place(part.name(), file.path);
   part.close();
 }
 

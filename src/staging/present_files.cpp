@@ -17,19 +17,19 @@ namespace {
 constexpr int kReadersOfTable = 4;  // threads that compare
 
 bool is_there(const TargetFolder& target, const Entry& entry, bool any_time) {
-  const auto found = target.look(entry.path);
-  if (!found) return false;
+  const auto present = target.look(entry.path);
+  if (!present) return false;
   if (entry.kind == EntryKind::kFolder) {
-    ATHANOR_CHECK_DATA(S_ISDIR(found->st_mode), "{} is in the way of a folder; give another --to, or move it away",
+    ATHANOR_CHECK_DATA(S_ISDIR(present->st_mode), "{} is in the way of a folder; give another --to, or move it away",
                        target.shown(entry.path));
     return true;
   }
-  ATHANOR_CHECK_DATA(!S_ISDIR(found->st_mode),
+  ATHANOR_CHECK_DATA(!S_ISDIR(present->st_mode),
                      "{} is a folder in the way of a file; give another --to, or move it away",
                      target.shown(entry.path));
-  if (entry.kind == EntryKind::kLink) return S_ISLNK(found->st_mode);  // its target is compared when links are made
-  return S_ISREG(found->st_mode) && static_cast<uint64_t>(found->st_size) == entry.size &&
-         (any_time || mtime_ns_of(*found) == entry.mtime_ns);
+  if (entry.kind == EntryKind::kLink) return S_ISLNK(present->st_mode);  // its target is compared when links are made
+  return S_ISREG(present->st_mode) && static_cast<uint64_t>(present->st_size) == entry.size &&
+         (any_time || mtime_ns_of(*present) == entry.mtime_ns);
 }
 
 bool is_unpacked(const TargetFolder& target, const Entry& archive) {

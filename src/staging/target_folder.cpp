@@ -94,10 +94,10 @@ void TargetFolder::make_folder(const std::string& path) {
   if (!parent) fail_errno("cannot open the folder of", shown(path));
   if (::mkdirat(parent->fd(), name.c_str(), 0777) == 0) return;
   if (errno != EEXIST) fail_errno("cannot make", shown(path));
-  const auto found = look(path);
-  if (!found || !S_ISDIR(found->st_mode))
+  const auto present = look(path);
+  if (!present || !S_ISDIR(present->st_mode))
     fail<DataError>("{} is in the way of a folder; give another --to, or move it away", shown(path));
-  if ((found->st_mode & 0700) != 0700) set_mode(path, (found->st_mode & 0777) | 0700);
+  if ((present->st_mode & 0700) != 0700) set_mode(path, (present->st_mode & 0777) | 0700);
 }
 
 void TargetFolder::place(const std::string& part, const std::string& path) {

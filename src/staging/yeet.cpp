@@ -38,8 +38,8 @@ struct Verdict {
 };
 
 Verdict verdict_of(const std::exception_ptr& failure, bool in_run) {
-  const Failure found = describe_failure(failure, in_run);
-  return {found.exit_code, found.message};
+  const Failure description = describe_failure(failure, in_run);
+  return {description.exit_code, description.message};
 }
 
 std::string expanded(std::string target, const std::string& host, int rank) {

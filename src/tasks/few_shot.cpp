@@ -37,14 +37,15 @@ std::vector<Json> ExamplePool::draw(int64_t wanted, const Json& document) {
   std::vector<Json> examples;
   if (wanted == 0) return examples;
   const auto n = static_cast<size_t>(wanted);
-  const size_t there = task_.samples ? task_.samples->size() : rows_.size();
+  const size_t num_examples = task_.samples ? task_.samples->size() : rows_.size();
   const Value compared = leaves_out_document_ ? Value::of_json(document) : Value();
   if (task_.takes_first_examples) return take_first(n, leaves_out_document_ ? &compared : nullptr);
   // One more is drawn than is needed if the document itself may be among them.
   const size_t drawn = n + (leaves_out_document_ ? 1 : 0);
-  ATHANOR_CHECK_DATA(drawn <= there, "{}: {} few-shot examples are asked for{}, there are {} rows; lower --fewshot",
-                     task_.where, n, leaves_out_document_ ? ", and one to spare" : "", there);
-  for (const auto index : random_.sample(there, drawn)) {
+  ATHANOR_CHECK_DATA(drawn <= num_examples,
+                     "{}: {} few-shot examples are asked for{}, there are {} rows; lower --fewshot", task_.where, n,
+                     leaves_out_document_ ? ", and one to spare" : "", num_examples);
+  for (const auto index : random_.sample(num_examples, drawn)) {
     if (examples.size() == n) break;
     Json row = example(index);
     if (!leaves_out_document_ || !equals(row, compared)) examples.push_back(std::move(row));
@@ -55,8 +56,8 @@ std::vector<Json> ExamplePool::draw(int64_t wanted, const Json& document) {
 
 std::vector<Json> ExamplePool::take_first(size_t n, const Value* document) const {
   std::vector<Json> examples;
-  const size_t there = task_.samples ? task_.samples->size() : rows_.size();
-  for (size_t i = 0; i < there && examples.size() < n; ++i) {
+  const size_t num_examples = task_.samples ? task_.samples->size() : rows_.size();
+  for (size_t i = 0; i < num_examples && examples.size() < n; ++i) {
     Json row = example(i);
     if (!document || !equals(row, *document)) examples.push_back(std::move(row));
   }
@@ -68,8 +69,8 @@ std::vector<Json> ExamplePool::take_first(size_t n, const Value* document) const
 // Several rows equal the document: lm_eval draws again from the others.
 std::vector<Json> ExamplePool::draw_from_rest(size_t n, const Value& document) {
   std::vector<size_t> rest;
-  const size_t there = task_.samples ? task_.samples->size() : rows_.size();
-  for (size_t i = 0; i < there; ++i)
+  const size_t num_examples = task_.samples ? task_.samples->size() : rows_.size();
+  for (size_t i = 0; i < num_examples; ++i)
     if (!equals(example(i), document)) rest.push_back(i);
   ATHANOR_CHECK_DATA(n <= rest.size(),
                      "{}: {} few-shot examples are asked for, {} rows differ from the document; lower --fewshot",

@@ -159,11 +159,11 @@ class ConfigReader {
   std::vector<std::pair<std::string, Template>> added_fields(const KeyReader& reader, const std::string& prefix) const {
     reader.refuse_function("process_docs");
     std::vector<std::pair<std::string, Template>> fields;
-    const auto* given = reader.find("process_docs");
-    if (!given) return fields;
-    if (!given->is_object())
-      reader.complain("process_docs", "is {}, a mapping of fields to templates is needed", describe_json(*given));
-    for (const auto& [name, source] : given->items()) {
+    const auto* value = reader.find("process_docs");
+    if (!value) return fields;
+    if (!value->is_object())
+      reader.complain("process_docs", "is {}, a mapping of fields to templates is needed", describe_json(*value));
+    for (const auto& [name, source] : value->items()) {
       const std::string key = prefix + "process_docs." + name;
       if (!source.is_string())
         reader.complain("process_docs." + name, "is {}, a template is needed", describe_json(source));
@@ -202,10 +202,10 @@ class ConfigReader {
   // fewshot_config overrides what examples have in common with documents.
   void read_examples() {
     config_.example = config_.doc;
-    const auto* given = reader_.find("fewshot_config");
-    if (!given) return;
-    if (!given->is_object()) reader_.complain("fewshot_config", "is {}, a mapping is needed", describe_json(*given));
-    const KeyReader reader(*given, source_, "fewshot_config.");
+    const auto* value = reader_.find("fewshot_config");
+    if (!value) return;
+    if (!value->is_object()) reader_.complain("fewshot_config", "is {}, a mapping is needed", describe_json(*value));
+    const KeyReader reader(*value, source_, "fewshot_config.");
     reader.check_names(kFewshotKeys);
     if (reader.find("fewshot_indices"))
       reader.complain("fewshot_indices", "has no effect in lm_eval 0.4.13; leave it out");
@@ -280,10 +280,10 @@ class ConfigReader {
   void read_own_keys() {
     config_.dataset_name = reader_.text("dataset_name").value_or("");
     config_.data = config_.name;
-    const auto* given = reader_.find("athanor");
-    if (!given) return;
-    if (!given->is_object()) reader_.complain("athanor", "is {}, a mapping is needed", describe_json(*given));
-    const KeyReader reader(*given, source_, "athanor.");
+    const auto* value = reader_.find("athanor");
+    if (!value) return;
+    if (!value->is_object()) reader_.complain("athanor", "is {}, a mapping is needed", describe_json(*value));
+    const KeyReader reader(*value, source_, "athanor.");
     reader.check_names(kOwnKeys);
     config_.data = reader.text("data").value_or(config_.data);
     if (config_.data.empty() || config_.data.find("..") != std::string::npos || config_.data.starts_with('/'))

@@ -2,7 +2,7 @@
 // Which tasks, groups and tags there are in folders of task files, and what a selection of names means.
 //
 // The rules are those of lm_eval's TaskManager: names from later folders replace those from earlier ones, tags stand
-// for their tasks by name, and a group gives the keys that it does not use itself to its tasks.
+// for their tasks by name. A group gives the keys that it does not use itself to its tasks.
 
 #include <filesystem>
 #include <map>

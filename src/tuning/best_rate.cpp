@@ -83,18 +83,18 @@ double RateLosses::mean() const {
 
 BestRate best_rate(const std::vector<RateLosses>& grid) {
   const auto best = std::ranges::min_element(grid, {}, &RateLosses::mean);
-  BestRate found{best->lr, 0, best->mean(), 0};
+  BestRate result{best->lr, 0, best->mean(), 0};
   const bool has_left = best != grid.begin(), has_right = best + 1 != grid.end();
-  if (!has_left || !has_right) found.edge = has_left ? 1 : -1;
+  if (!has_left || !has_right) result.edge = has_left ? 1 : -1;
   const double left = has_left ? std::log(best->lr / (best - 1)->lr) : std::log((best + 1)->lr / best->lr);
   const double right = has_right ? std::log((best + 1)->lr / best->lr) : left;
   const double bracket = (left + right) / 2 / std::sqrt(3.0);
-  found.log_error = bracket;
-  if (found.edge != 0 || !std::isfinite((best - 1)->mean()) || !std::isfinite((best + 1)->mean())) return found;
+  result.log_error = bracket;
+  if (result.edge != 0 || !std::isfinite((best - 1)->mean()) || !std::isfinite((best + 1)->mean())) return result;
   const Vertex vertex = vertex_of(left, right, difference(*(best - 1), *best), difference(*(best + 1), *best));
-  found.lr = best->lr * std::exp(vertex.at);
-  found.log_error = std::min(vertex.error, bracket);
-  return found;
+  result.lr = best->lr * std::exp(vertex.at);
+  result.log_error = std::min(vertex.error, bracket);
+  return result;
 }
 
 Transfer transfer_to(int64_t target, const std::vector<WidthRate>& rates, bool scaled, double grid_step) {

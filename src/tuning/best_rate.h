@@ -30,7 +30,7 @@ struct BestRate {
 ///
 /// Its uncertainty follows from the curvature and from the noise of the loss: for both neighbours the standard error of
 /// the mean difference to the best rate, batch by batch, so that what all rates find hard or easy cancels. It is never
-/// more than that of a rate that lies anywhere between the neighbours, half of their distance / sqrt(3), which is what
+/// more than that of a rate that lies anywhere between the neighbours: half of their distance / sqrt(3). That is what
 /// remains if a neighbour diverged or is missing. The noise of another seed is not in it.
 /// @param grid  at least one rate, in increasing order, all with the same number of losses; one of them finite.
 BestRate best_rate(const std::vector<RateLosses>& grid);

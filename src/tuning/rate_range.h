@@ -64,8 +64,8 @@ class RangeTest {
   bool is_over() const { return blown_up_ || std::ssize(points_) == range_.steps; }
   /// Returns the rate of the next update.
   double next_rate() const { return range_.rate(std::ssize(points_)); }
-  /// Adds the loss that a step saw before its update. The loss has blown up if it is not finite, or if its mean is
-  /// above the lowest mean by half of what it had fallen from the first loss, and by at least a tenth of that loss.
+  /// Adds the loss that a step saw before its update. The loss has blown up if it is not finite, or if its mean
+  /// is far above the lowest mean: by half of what it had fallen from the first loss, and by at least a tenth of that.
   void add(double loss);
 
   const std::vector<RangePoint>& points() const { return points_; }

@@ -67,9 +67,9 @@ RunConfig short_run_config(const RunConfig& config, int64_t steps) {
   run.train.steps = steps;
   run.train.validation_interval = 0;
   run.train.cuda_graphs = false;
-  const CheckpointConfig given = std::exchange(run.checkpoint, {});
-  run.checkpoint.load = given.load;
-  run.checkpoint.allow_model_change = given.allow_model_change;  // the folder of model.from may differ so
+  const CheckpointConfig settings = std::exchange(run.checkpoint, {});
+  run.checkpoint.load = settings.load;
+  run.checkpoint.allow_model_change = settings.allow_model_change;  // the folder of model.from may differ so
   run.checkpoint.interval = run.checkpoint.model_interval = 0;
   run.checkpoint.async = false;
   run.eval = {};

@@ -33,45 +33,45 @@ RateLosses run_at(const RunConfig& config, const ShortRuns& runs, const std::str
   log::info("{}: {}, rate {:.3g}, {} steps", which, config.optimizer.name, config.optimizer.lr, config.train.steps);
   ShortRun run(config, runs);
   const int64_t steps = config.train.steps, kept = std::max<int64_t>(2, steps / 10);
-  RateLosses at{config.optimizer.lr, {}};
+  RateLosses run_losses{config.optimizer.lr, {}};
   std::optional<StepProgress> progress(std::in_place, which, steps, runs.world());
   for (int64_t step = 0; step < steps; ++step) {
     const double loss = run.step();
     progress->took_step();
     if (!std::isfinite(loss)) {
-      at.losses = {loss};
+      run_losses.losses = {loss};
       break;
     }
-    if (step >= steps - kept) at.losses.push_back(loss);
+    if (step >= steps - kept) run_losses.losses.push_back(loss);
   }
   progress.reset();
-  log::info("hidden_size {}, rate {:.3g}: loss {:.4f}", config.model.hidden_size, at.lr, at.mean());
-  return at;
+  log::info("hidden_size {}, rate {:.3g}: loss {:.4f}", config.model.hidden_size, run_losses.lr, run_losses.mean());
+  return run_losses;
 }
 
 WidthGrid try_width(const RunConfig& config, const ShortRuns& runs, const std::vector<double>& rates,
                     const std::string& which) {
-  WidthGrid found{config.model.hidden_size, {}, {}};
+  WidthGrid width_grid{config.model.hidden_size, {}, {}};
   size_t planned = rates.size();
   const auto at = [&](double lr) {
     return run_at(grid_config(config, config.train.steps, lr), runs,
-                  fmt::format("{}, training {} of {}", which, found.grid.size() + 1, planned));
+                  fmt::format("{}, training {} of {}", which, width_grid.grid.size() + 1, planned));
   };
-  for (const double lr : rates) found.grid.push_back(at(lr));
+  for (const double lr : rates) width_grid.grid.push_back(at(lr));
   for (size_t further = 0; further < kMostFurther; ++further) {
-    found.best = best_rate(found.grid);
+    width_grid.best = best_rate(width_grid.grid);
     // With losses that are all infinite the first is the best: lower rates are tried.
-    if (found.best.edge == 0) break;
-    const auto& grid = found.grid;
+    if (width_grid.best.edge == 0) break;
+    const auto& grid = width_grid.grid;
     ++planned;
-    if (found.best.edge < 0)
-      found.grid.insert(grid.begin(), at(grid[0].lr * (grid[0].lr / grid[1].lr)));
+    if (width_grid.best.edge < 0)
+      width_grid.grid.insert(grid.begin(), at(grid[0].lr * (grid[0].lr / grid[1].lr)));
     else
-      found.grid.push_back(at(grid.back().lr * (grid.back().lr / grid[grid.size() - 2].lr)));
+      width_grid.grid.push_back(at(grid.back().lr * (grid.back().lr / grid[grid.size() - 2].lr)));
   }
-  found.best = best_rate(found.grid);
-  if (!std::isfinite(found.best.loss)) found.best = {};
-  return found;
+  width_grid.best = best_rate(width_grid.grid);
+  if (!std::isfinite(width_grid.best.loss)) width_grid.best = {};
+  return width_grid;
 }
 
 }  // namespace

@@ -2,8 +2,8 @@
 // The binary tree over the ranks of a group, along which all sums run, and the way a tensor is cut among the ranks.
 //
 // sum(lo, hi) = sum(lo, mid) + sum(mid, hi), where mid − lo is the largest power of two below hi − lo. As messages this
-// is the binomial tree: rank i adds what it receives from i + 1, i + 2, i + 4, … (below its own lowest bit, while there
-// are such ranks), in this order, and sends the sum to i without its lowest bit.
+// is the binomial tree: rank i adds what it receives from i + 1, i + 2, i + 4, … in this order, below its own lowest
+// bit, while there are such ranks. It sends the sum to i without its lowest bit.
 
 #include <bit>
 #include <cstdint>

@@ -39,10 +39,10 @@ struct SumSpec {
 std::unique_ptr<Phase> sum_parts(SumSpec spec, int me);
 
 /// The same sum, with the same bits, in two phases: among the members of a node, and then between nodes. For n members
-/// of I on each of O nodes and b bytes of `in`, a member sends b (I−1)/I in (I−1)·O messages or more inside its node,
-/// and K w/e (b/I) (O−1)/O in O−1 messages or more to other nodes. K is the number of branches of the tree on its node
-/// (tree_blocks: 1 if I is a power of two, else mostly 2), w/e the size of an element in the sum over that in `in` (2
-/// for bf16 and fp16, else 1). Between the phases a member holds K w/e b/I bytes.
+/// of I on each of O nodes and b bytes of `in`, a member sends b (I−1)/I in (I−1)·O messages or more inside its node.
+/// To other nodes it sends K w/e (b/I) (O−1)/O in O−1 messages or more. K is the number of branches of the tree on its
+/// node (tree_blocks): 1 if I is a power of two, else mostly 2. w/e is the size of an element in the sum over that in
+/// `in`: 2 for bf16 and fp16, else 1. Between the phases a member holds K w/e b/I bytes.
 Operation::Phases sum_in_two_levels(const NodeShape& shape, const std::function<SumSpec()>& spec, int me);
 
 /// An all-gather in two phases: between nodes, and then among the members of a node. A member sends (b/n)(O−1) to other

@@ -44,8 +44,8 @@ class PieceSums {
   virtual int64_t held_bytes() const { return 0; }
 };
 
-/// Members order their messages by piece, and then by the distance between the two in the list, so that the first of
-/// all incomplete messages has been posted at both ends: it cannot hang.
+/// Members order their messages by piece, and then by the distance between the two in the list. So the first of all
+/// incomplete messages has been posted at both ends: it cannot hang.
 std::unique_ptr<Phase> run_piece_sums(std::unique_ptr<PieceSums> sums);
 
 }  // namespace athanor::comm

@@ -1,8 +1,8 @@
 #pragma once
 // Finds out who is late. When a collective is not complete in time, a rank asks those whose messages it lacks for their
 // state. The MessagePump of those ranks answers, whatever they are computing. A rank that waits itself names the ranks
-// that it waits for, in this call or in one of another group, and they are asked next, until a rank is found that has
-// not come and waits for no other, or that does not answer.
+// that it waits for, in this call or in one of another group, and they are asked next. This ends with a rank that
+// has not come and waits for no other, or that does not answer.
 //
 // So no rank asks all others: a rank has a bounded number of messages in flight, a look asks at most kMaxAsked
 // questions, and every message has one size. In a group of more than kFewMembers ranks, only the first of the ranks

@@ -5,8 +5,8 @@
 // A window slides over them. An operation begins when all that are kWindow or more positions before it are complete;
 // until then it is queued and posts nothing. This cannot hang: consider the operations that are not complete on
 // every rank. The first of them has begun on every rank that has started it, and waits for no other. So on one rank a
-// tag belongs to one operation while that is in flight, and messages that one rank sends another under one tag are
-// received in the order in which they were sent, whatever their operations.
+// tag belongs to one operation while that is in flight. Messages that one rank sends another under one tag are received
+// in the order in which they were sent, whatever their operations.
 
 #include <array>
 #include <atomic>
@@ -29,7 +29,7 @@ class Sequence {
   static constexpr int64_t kWindow = 16;  ///< 16 small operations hide a latency; two large ones use all bandwidth
   static constexpr int kMaxPhases = 4;
   /// Tags of a group: one for each slot of the window and phase of its collectives, and one for each slot of the
-  /// messages between pairs (the two directions of a pair differ by sender and receiver).
+  /// messages between pairs. The two directions of a pair differ by sender and receiver.
   static constexpr int64_t kTags = (kMaxPhases + 1) * kWindow;
   /// An operation other than the oldest does not begin while those in flight hold this many bytes in addition to
   /// their tensors.

@@ -81,12 +81,12 @@ SocketAddress TcpLinks::address_of(int peer) {
   std::string host;
   int port = 0;
   text >> host >> port >> peers_[peer].host;
-  auto found = addresses_of(host, port);
-  if (!found.empty() && found[0].is_loopback() && !own_.is_loopback()) found = addresses_of(master_, port);
-  if (found.empty()) throw std::runtime_error(fmt::format("{} has no usable address: {}", name_of(peer), host));
+  auto addresses = addresses_of(host, port);
+  if (!addresses.empty() && addresses[0].is_loopback() && !own_.is_loopback()) addresses = addresses_of(master_, port);
+  if (addresses.empty()) throw std::runtime_error(fmt::format("{} has no usable address: {}", name_of(peer), host));
   const auto reachable = [&](const SocketAddress& one) { return one.storage.ss_family == own_.storage.ss_family; };
-  const auto best = std::find_if(found.begin(), found.end(), reachable);
-  return best == found.end() ? found[0] : *best;
+  const auto best = std::find_if(addresses.begin(), addresses.end(), reachable);
+  return best == addresses.end() ? addresses[0] : *best;
 }
 
 std::string TcpLinks::name_of(int peer) {

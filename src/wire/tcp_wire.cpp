@@ -273,11 +273,11 @@ void TcpWire::poll(std::vector<Finished>& finished) {
 
 void TcpWire::inform_all(const Frame& frame, const std::string& text) {
   for (const int peer : links_.connected()) {
-    Outgoing one{frame};
-    one.frame.sender = rank();
-    one.frame.bytes = static_cast<uint32_t>(text.size());
-    one.text = text;
-    links_.add(peer, std::move(one));
+    Outgoing outgoing{frame};
+    outgoing.frame.sender = rank();
+    outgoing.frame.bytes = static_cast<uint32_t>(text.size());
+    outgoing.text = text;
+    links_.add(peer, std::move(outgoing));
   }
 }
 

@@ -5,7 +5,7 @@
 // It also does what an MPI's launcher does for other wires: it ends the whole job. Each rank has connections to its
 // parent and its children in the tree over all ranks (index_tree.h), and each child of rank 0 to the next one, from the
 // start. If a connection ends without a farewell, its peer has died. The ranks that notice inform all that they are
-// connected with, these inform others, and all are informed after log₂ n messages, also if rank 0 is the one that died.
+// connected with, and these inform others. All are informed after log₂ n messages, also if rank 0 is the one that died.
 // The end of the job travels in the same way.
 
 #include <chrono>

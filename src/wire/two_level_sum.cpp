@@ -1,6 +1,6 @@
 // The reduce-scatter and the all-gather in two levels: first among the members of a node, then among the members with
 // the same position in their nodes, and back. A part crosses between two nodes once for each branch of the tree that
-// the sending node has (one or two, in practice), and not once for each of its members.
+// the sending node has, and not once for each of its members. In practice these are one or two.
 
 #include <algorithm>
 

@@ -2,9 +2,9 @@
 // The interface of a network that collectives use: messages between two processes of a job, and notice of their
 // completion.
 //
-// Every kind of MPI implements it (mpi/mpi_wire.cpp, compiled once for each MPI into a plugin, so nothing here names
-// libtorch or a library of ours), and so do sockets where there is no MPI (tcp_wire.h), and threads of one process for
-// tests (thread_wire.h).
+// Every kind of MPI implements it: mpi/mpi_wire.cpp is compiled once for each MPI into a plugin, so nothing here names
+// libtorch or a library of ours. So do sockets where there is no MPI (tcp_wire.h), and threads of one process for tests
+// (thread_wire.h).
 
 #include <cstdint>
 #include <string>
