@@ -1,5 +1,10 @@
 #include "arch/inventory.h"
 
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "base/text.h"
 #include "config/families.h"
 
 namespace athanor::inline arch {
@@ -82,6 +87,42 @@ int64_t count_active_parameters(const ModelConfig& model) {
         spec.is_expert() ? spec.num_elements() / model.num_experts * model.num_experts_per_tok : spec.num_elements();
   }
   return active;
+}
+
+namespace {
+
+constexpr std::array<std::pair<const char*, Role>, 15> kNames{{{"embedding", Role::kEmbedding},
+                                                               {"norm", Role::kNorm},
+                                                               {"qk_norm", Role::kQkNorm},
+                                                               {"query", Role::kQuery},
+                                                               {"key", Role::kKey},
+                                                               {"value", Role::kValue},
+                                                               {"attention_out", Role::kAttentionOut},
+                                                               {"router", Role::kRouter},
+                                                               {"gate", Role::kGate},
+                                                               {"up", Role::kUp},
+                                                               {"down", Role::kDown},
+                                                               {"expert_gate", Role::kExpertGate},
+                                                               {"expert_up", Role::kExpertUp},
+                                                               {"expert_down", Role::kExpertDown},
+                                                               {"output", Role::kOutput}}};
+
+}  // namespace
+
+std::vector<std::string> role_names() {
+  std::vector<std::string> names;
+  for (const auto& [name, role] : kNames) names.emplace_back(name);
+  return names;
+}
+
+std::optional<Role> find_role(const std::string& name) {
+  const auto* found = std::ranges::find_if(kNames, [&](const auto& each) { return name == each.first; });
+  return found == kNames.end() ? std::nullopt : std::optional(found->second);
+}
+
+bool takes_parameter(const std::string& word, const ParameterSpec& spec) {
+  const auto role = find_role(word);
+  return role ? spec.role == *role : matches_wildcard(word, spec.name);
 }
 
 }  // namespace athanor::inline arch

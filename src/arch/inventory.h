@@ -3,6 +3,7 @@
 // checkpoints and exports all use this one list.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,5 +60,16 @@ int64_t count_parameters(const ModelConfig& model);
 /// Returns the number of elements that a token passes through: k of the E experts, and everything else (the "active"
 /// parameters of the papers).
 int64_t count_active_parameters(const ModelConfig& model);
+
+/// Returns the names of all roles in the configuration (optimizer.groups[].match): embedding, norm, qk_norm, query, …,
+/// output.
+std::vector<std::string> role_names();
+
+/// Returns the role of this name, or nothing if there is none. No parameter has such a name, since all have a dot.
+std::optional<Role> find_role(const std::string& name);
+
+/// Returns whether a word of optimizer.groups[].match takes a parameter: the name of its role, or a pattern of its name
+/// (base/text.h: matches_wildcard).
+bool takes_parameter(const std::string& word, const ParameterSpec& spec);
 
 }  // namespace athanor::inline arch

@@ -1,7 +1,7 @@
 #pragma once
 // Upper bounds for the numbers of the configuration. Each bound is the end of the type that the number is computed in,
-// or far beyond any practical run and small enough that products of a few such numbers do not overflow 64 bits.
-// docs/limits.md lists the fields.
+// or lies far beyond any practical run. Products of a few such numbers do not overflow 64 bits. docs/limits.md lists
+// the fields.
 
 #include <cfloat>
 #include <cstdint>

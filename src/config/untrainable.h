@@ -1,7 +1,7 @@
 #pragma once
 // Settings under which parameters cannot learn. Their gradients are zero except for rounding, so that the loss falls
-// all the same, and an optimizer that divides a gradient by its size (AdamW, and most others) makes full steps of
-// noise, which depend on the layout.
+// all the same. An optimizer that divides a gradient by its size (AdamW, and most others) makes full steps of noise,
+// which depend on the layout.
 
 #include <string>
 #include <vector>

@@ -29,8 +29,8 @@
 //   ..., kept             4·H·T'' for each document (sequence), T'' = T in multiples of 32, instead of 4·N·H for the
 //                         logsumexp; keys and values have a head for each query head.
 //
-// What was read are libtorch 2.11's headers and binary, and its repository (github.com/pytorch/pytorch). Not counted
-// are the state of the random generator (under a kilobyte), and the partial results of flash's forward, which it has
+// What was read are libtorch 2.11's headers and binary, and its repository (github.com/pytorch/pytorch). Not counted is
+// the state of the random generator (under a kilobyte). Nor are the partial results of flash's forward, which it has
 // where its blocks are too few for the GPU.
 
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "arch/inventory.h"
-#include "arch/role_names.h"
 #include "base/text.h"
 #include "config/families.h"
 #include "layout/parameter_groups.h"

@@ -164,12 +164,12 @@ double LayerMemory::hop() const {
 
 void LayerMemory::experts_forward(MemoryPeak& t, bool keep) {
   const double route = this->route(), rows = s_.rows * s_.width;
-  const double each = s_.rows / s_.local;
+  const double rows_of_expert = s_.rows / s_.local;
   t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
-  t.pulse(product(each, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
+  t.pulse(product(rows_of_expert, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
   t.give(rows * s_.hidden);
   t.take(rows * s_.expert_ffn + rows * s_.hidden);
-  t.pulse(product(each, s_.hidden, s_.expert_ffn, 1, s_.local));
+  t.pulse(product(rows_of_expert, s_.hidden, s_.expert_ffn, 1, s_.local));
   t.give(rows * s_.expert_ffn);
   t.swap(s_.dispatches ? s_.received * s_.hidden * s_.width : s_.stream(), rows * s_.hidden);
   if (!keep) t.give(route + 2 * rows * s_.expert_ffn);

@@ -20,8 +20,7 @@ std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& parallelism
 /// or if nothing is balanced.
 int64_t count_balance_ranks(const RunConfig& config);
 
-/// Returns a line for each of heads, widths and vocabulary that cannot be cut into `degree` parts
-/// (layout/tensor_faults.cpp).
+/// Returns a line for each of heads, widths and vocabulary that cannot be cut into `degree` parts.
 std::vector<std::string> find_tensor_faults(const ModelConfig& model, int64_t degree);
 
 /// Returns a line if the tensor ranks cannot share the `seq_len` tokens of an instance; empty if `seq_len` is 0, i.e.

@@ -7,7 +7,6 @@
 #include <utility>
 
 #include "arch/inventory.h"
-#include "arch/role_names.h"
 #include "base/text.h"
 #include "layout/optimizer_state.h"
 #include "layout/width_groups.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "arch/role_names.h"
+#include "arch/inventory.h"
 #include "base/error.h"
 #include "base/text.h"
 
@@ -33,12 +33,12 @@ void append(std::vector<ParameterGroup>& groups, const ParameterGroup& group, co
 void append_configured(std::vector<ParameterGroup>& groups, const OptimizerGroupConfig& given,
                        const OptimizerConfig& config) {
   ParameterGroup group;
-  for (const std::string& each : given.match) {
-    const auto role = find_role(each);
+  for (const std::string& word : given.match) {
+    const auto role = find_role(word);
     if (role)
       group.roles.push_back(*role);
     else
-      group.patterns.push_back(each);
+      group.patterns.push_back(word);
   }
   group.lr_scale = given.lr > 0 ? given.lr / config.lr : 1;
   group.weight_decay = given.weight_decay >= 0 ? given.weight_decay : config.weight_decay;

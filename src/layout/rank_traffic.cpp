@@ -46,12 +46,12 @@ class Counter {
     double size() const { return static_cast<double>(ranks.size()); }
   };
   const Group& group(GroupKind kind) {
-    auto& found = groups_[kind];
-    if (found.ranks.empty()) {
-      found.ranks = layout_.group_of(kind, rank_);
-      found.index = static_cast<size_t>(std::ranges::find(found.ranks, rank_) - found.ranks.begin());
+    auto& cached = groups_[kind];
+    if (cached.ranks.empty()) {
+      cached.ranks = layout_.group_of(kind, rank_);
+      cached.index = static_cast<size_t>(std::ranges::find(cached.ranks, rank_) - cached.ranks.begin());
     }
-    return found;
+    return cached;
   }
   double size(GroupKind kind) { return group(kind).size(); }
   RankTraffic& line(TrafficKind what, Collective collective, GroupKind kind, int peer = -1) {
@@ -218,9 +218,9 @@ void Counter::balance() {
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
     for (int64_t l = stage.first; l < stage.end; ++l) sparse += config_.model.is_sparse_layer(l);
-  const double each = moe.balance == "capacity" && moe.capacity_order == "score" ? 8 : 4;
+  const double choice_bytes = moe.balance == "capacity" && moe.capacity_order == "score" ? 8 : 4;
   add({TrafficPurpose::kBalance}, Collective::kAllGather, GroupKind::kBalance, microbatches_ * sparse,
-      each * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
+      choice_bytes * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
 }
 
 // Adds the sums of losses and router counts. The gradient's norm and the number of changed weights are a few bytes

@@ -67,8 +67,8 @@ double bubble_of(const Timeline& timeline);
 std::vector<std::string> find_schedule_faults(const std::string& name, int ranks, int chunks, int64_t microbatches);
 
 /// Checks a schedule and returns its cost.
-/// @throws Error naming the actions, if one is missing or occurs twice, if a chunk's backwards are not in ascending
-///         order of microbatches, or if ranks wait for one another forever.
+/// @throws Error naming the actions, if one is missing or occurs twice, or if ranks wait for one another forever; also
+///         if a chunk's backwards are not in ascending order of microbatches.
 ScheduleFacts check_schedule(const Schedule& schedule);
 
 /// Returns an action as text: "F0", or "F0.1" (microbatch 0 in chunk 1) if there are several chunks.

@@ -2,9 +2,9 @@
 // The rank that updates each part of the parameters, as arithmetic on a layout: without communicators, so that memory
 // formulas, a dry run and a planner use what training uses. parallel/shard_plan.h adds the communicators.
 //
-// The table has the number of ranks that divide the optimizer state of dense parameters and of experts among each
-// other, and how a bucket's gradient becomes that of its owners. D is the number of data ranks and E the expert degree;
-// shard and shard' are the sizes in layout/layout.h. SO, EPSO and ParO are the names in the papers.
+// The table has the number of ranks among which the optimizer state of dense parameters and of experts is divided, and
+// how a bucket's gradient becomes that of its owners. D is the number of data ranks and E the expert degree; shard and
+// shard' are the sizes in layout/layout.h. SO, EPSO and ParO are the names in the papers.
 //
 //   sharding      dense                          experts   gradient
 //   none          1                              1         all-reduced

@@ -132,9 +132,10 @@ std::vector<std::string> find_split_faults(const ModelConfig& model, const Paral
     found.require(false, "parallelism.pipeline_split is for pipelines, and {} is 1: leave it out", product);
     return found.take();
   }
-  const auto given = static_cast<int64_t>(p.pipeline_split.size());
-  found.require(given == stages, "parallelism.pipeline_split has {} numbers for the {} stages of {}: give one for each",
-                given, stages, product);
+  const auto num_given = static_cast<int64_t>(p.pipeline_split.size());
+  found.require(num_given == stages,
+                "parallelism.pipeline_split has {} numbers for the {} stages of {}: give one for each", num_given,
+                stages, product);
   int64_t sum = 0;
   bool overflows = false;
   for (size_t s = 0; s < p.pipeline_split.size(); ++s) {

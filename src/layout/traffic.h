@@ -45,10 +45,9 @@ struct RankTraffic {
 };
 
 /// Returns the traffic of one rank of the world in a step. In what follows, n is the size of the group, D the number of
-/// data ranks, E the expert degree, N the number of tokens of a microbatch and k the number of experts that a token
-/// chooses. All amounts are bytes. For each replication kind
-/// (layout/replication.h), with b = held elements · 2 or 4 bytes (train.reduce_dtype) and w = held elements · 2 or 4
-/// bytes (train.dtype):
+/// data ranks and E the expert degree. N is the number of tokens of a microbatch, and k the number of experts that a
+/// token chooses. All amounts are bytes. For each replication kind (layout/replication.h), with b = held elements · 2
+/// or 4 bytes (train.reduce_dtype) and w = held elements · 2 or 4 bytes (train.dtype):
 ///   gradients  A reduce-scatter over kData (experts: kExpertData), b(n−1)/n. Sharding optimizer adds an all-gather of
 ///              dense parts over kExpert, b(E−1)/D. Sharding none has an all-reduce, 2b(n−1)/n, instead. Sharding
 ///              hierarchical has a reduce-scatter over kShard (experts: kExpertShard) and an all-reduce of the owned

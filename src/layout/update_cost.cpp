@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <map>
 
+#include "base/matrices_at_once.h"
 #include "config/precision.h"
 #include "layout/holding.h"
 #include "layout/optimizer_state.h"
-#include "layout/orthogonal_scratch.h"
 #include "layout/shards.h"
 
 namespace athanor::inline layout {
@@ -103,6 +103,15 @@ double count_update_bytes(const RunConfig& config, const Layout& layout, int ran
   const ShardingKind sharding = parse_sharding(config.parallelism.sharding);
   const auto buckets = lay_out_buckets(table, make_sharding(layout, rank, sharding, bucket_elements(config)));
   return count_update_bytes(count_update_cost(config, layout, rank, table, buckets), config.optimizer, multiplier);
+}
+
+double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogonalizer how) {
+  const auto at_once = static_cast<double>(std::min(batch, matrices_at_once(rows, columns, how.on_device)));
+  const auto side = static_cast<double>(std::min(rows, columns)), square = side * side,
+             whole = static_cast<double>(rows) * static_cast<double>(columns), size = how.bf16 ? 2.0 : 4.0;
+  if (!how.on_device) return at_once * (2 * size * (whole + square) + (how.bf16 ? 4 * square : 0));
+  const double turned = rows > columns ? size * whole : 0;
+  return at_once * std::max(2 * size * (whole + square), (how.bf16 ? 4 + size : 4) * whole + turned);
 }
 
 }  // namespace athanor::inline layout

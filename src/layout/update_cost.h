@@ -2,6 +2,7 @@
 // What an optimizer's update costs a rank in a step, in addition to its state: what it sends, and memory that comes and
 // goes.
 
+#include <cstdint>
 #include <map>
 #include <utility>
 #include <vector>
@@ -41,5 +42,17 @@ double count_update_bytes(const UpdateCost& cost, const OptimizerConfig& config,
 /// The same for a rank of the world, whose parameters are laid out as in training. Time: that of count_update_cost with
 /// Muon, none without.
 double count_update_bytes(const RunConfig& config, const Layout& layout, int rank, Multiplier multiplier);
+
+// The memory that Newton and Schulz's iteration takes for a time (ops/newton_schulz.h), in addition to its matrices.
+
+/// Which iteration: the type of its products, and who multiplies.
+struct Orthogonalizer {
+  bool bf16 = true;  ///< optimizer.newton_schulz_dtype; else fp32
+  bool on_device = false;
+};
+
+/// Returns the bytes that ops::orthogonalize takes for a stack of `batch` matrices. On a CPU what the products
+/// themselves need (layout/product_scratch.h) is not counted.
+double orthogonal_scratch(int64_t batch, int64_t rows, int64_t columns, Orthogonalizer how);
 
 }  // namespace athanor::inline layout

@@ -8,7 +8,6 @@
 #include "base/text.h"
 #include "comm/thread_ranks.h"
 #include "layout/memory.h"
-#include "layout/orthogonal_scratch.h"
 #include "layout/update_cost.h"
 #include "memory/device_memory.h"
 #include "memory/memory_remedies.h"

@@ -1,7 +1,6 @@
 #include "saves/moment_ages.h"
 
 #include "arch/inventory.h"
-#include "arch/role_names.h"
 #include "base/error.h"
 #include "base/text.h"
 

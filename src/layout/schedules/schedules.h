@@ -1,5 +1,5 @@
 #pragma once
-// The available pipeline schedules. Each is a file in this folder, and a row of the table in layout/schedule.cpp.
+// The available pipeline schedules. Each is a row of the table in layout/schedule.cpp.
 
 #include <vector>
 
