@@ -1,5 +1,6 @@
 #pragma once
-// Reads config.json of `transformers` folders into our model configuration, and writes it from that.
+// Reads config.json of `transformers` folders into our model configuration, and writes it from that. It also reads
+// their generation_config.json.
 //
 // Versions 4 and 5 of transformers differ: `rope_theta` and `torch_dtype` became `rope_parameters` and `dtype`. We read
 // both forms, and both versions can read what we write.
@@ -12,11 +13,25 @@
 #include <vector>
 
 #include "checkpoint/dtype.h"
-#include "checkpoint/hf_generation.h"
 #include "checkpoint/router_rows.h"
 #include "config/model_config.h"
 
 namespace athanor::inline checkpoint {
+
+/// What generation_config.json has: which tokens end a text, and the settings that its makers give for sampling.
+struct HfGeneration {
+  std::string text;                    ///< the whole file, so that it can be written back; empty: there is none
+  std::vector<int64_t> eos_token_ids;  ///< any of them ends a text; empty if the file does not tell
+  /// Settings that would change a text, as "temperature = 0.6". They are told and kept, and never applied.
+  std::vector<std::string> settings;
+};
+
+inline constexpr const char* kHfGenerationName = "generation_config.json";
+
+/// @throws CheckpointError naming the key: a token id that is none.
+HfGeneration parse_hf_generation(std::string_view text, const std::string& where);
+/// Reads the file in `folder`; without it the result is empty. @throws as above; IoError.
+HfGeneration read_hf_generation(const std::filesystem::path& folder);
 
 struct HfConfig {
   ModelConfig model;

@@ -14,8 +14,6 @@
 #include "base/text.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/manifest_head.h"
-#include "checkpoint/manifest_summary.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/step_words.h"
 #include "checkpoint/strict_json.h"

@@ -10,7 +10,6 @@
 #include "base/error.h"
 #include "base/testing/folder_test.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/manifest_summary.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/step_words.h"
 #include "checkpoint/testing/large_manifest.h"

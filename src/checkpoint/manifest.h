@@ -16,6 +16,8 @@
 // tensors and files. Time and memory are linear in their number: 120 bytes a piece.
 
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <map>
@@ -29,6 +31,13 @@
 #include "checkpoint/slice.h"
 
 namespace athanor::inline checkpoint {
+
+// The form of manifest.json's first line, for the writer and the parser.
+
+inline constexpr const char* kManifestFormat = "athanor-checkpoint";
+inline constexpr std::string_view kManifestHashStart = "{\"hash\": \"";
+inline constexpr std::string_view kManifestHashEnd = "\",\n";
+inline constexpr size_t kManifestHashDigits = 32;
 
 inline constexpr int64_t kCheckpointVersion = 1;
 inline constexpr const char* kManifestName = "manifest.json";
@@ -99,9 +108,9 @@ class NewerFormatError : public CheckpointError {
   using CheckpointError::CheckpointError;
 };
 
-/// Called from time to time with the number of bytes from the beginning of a text that the present pass over it has
-/// read (all of them, not only those since the last call). Their pages may be dropped from memory, but the text must
-/// stay readable: a later pass reads it again.
+/// Called from time to time with the number of bytes that the present pass over a text has read: all of them, not only
+/// those since the last call. Their pages may be dropped from memory, but the text must stay readable: a later pass
+/// reads it again.
 using ReadBehind = std::function<void(size_t num_bytes)>;
 
 /// Returns the text of manifest.json. Its member "athanor" has the version and the commit of this program
@@ -110,8 +119,8 @@ using ReadBehind = std::function<void(size_t num_bytes)>;
 std::string manifest_text(const Manifest& manifest);
 
 /// Parses a manifest and checks what the text alone can show: its hash, that each piece lies in its tensor and in its
-/// file, that the pieces of a tensor hold as many elements as the tensor has (it does not look for elements that two
-/// pieces hold), and that no two pieces share bytes of a file.
+/// file, that the pieces of a tensor hold as many elements as the tensor has, and that no two pieces share bytes of a
+/// file. It does not look for elements that two pieces hold.
 /// @param behind  called during the pass that computes the hash, then from the beginning during the pass that reads.
 /// @throws CheckpointError; `where` names the file in it; NewerFormatError.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});
@@ -126,5 +135,17 @@ Manifest parse_manifest_part(std::string_view text, const std::string& where);
 /// Adds the tensors, files and pieces of `part` to `whole`, which keeps its model and state. @throws CheckpointError
 /// for a tensor with two shapes or a file written twice.
 void join_manifests(Manifest& whole, Manifest part);
+
+/// The beginning of manifest.json: everything before its tables. In a large checkpoint this is a small part of the
+/// file, and the pieces are 250 MB.
+struct ManifestSummary {
+  std::string version, commit;  ///< those of the program that wrote it; empty if the manifest names none
+  nlohmann::json model, state;  ///< as in Manifest
+};
+
+/// Reads the manifest's members before "tensors". Compares no hash, since that would take the whole file; reads as few
+/// blocks as they need, and keeps no file open or mapped, so that a run may delete it in the meantime.
+/// @throws CheckpointError if this is not the beginning of a manifest that this program reads; IoError.
+ManifestSummary read_manifest_summary(const std::filesystem::path& file);
 
 }  // namespace athanor::inline checkpoint

@@ -9,7 +9,6 @@
 #include "base/text.h"
 #include "checkpoint/json_records.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/manifest_head.h"
 #include "checkpoint/strict_json.h"
 
 namespace athanor::inline checkpoint {

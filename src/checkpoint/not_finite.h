@@ -1,17 +1,22 @@
 #pragma once
-// The first element of a checkpoint that is not finite (NaN or infinite), although it is what was written.
+// Elements that are not finite (NaN or infinite), although they are what was written.
 
 #include <fmt/core.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
+#include "base/error.h"
 #include "checkpoint/slice.h"
 
 namespace athanor::inline checkpoint {
 
+/// The first such element of a checkpoint.
 struct NotFinite {
   std::string tensor;    ///< KIND/NAME, see manifest.h
   int64_t position = 0;  ///< row-major, in the whole tensor
@@ -32,5 +37,17 @@ void note_not_finite(const std::string& tensor, const Slice& slice, int64_t begi
 
 /// @throws NumbersError with the text of the first element of these that is not finite, if there is one.
 void check_finite(const std::string& tensor, const Slice& slice, int64_t begin, const std::byte* from, int64_t count);
+
+/// Refuses weights that are not finite, wherever a model changes its form: nothing that it computes means anything.
+/// @param first  the place of values[0] in the tensor.
+/// @param where  the model, for the message. @throws CheckpointError naming the first value that is not finite.
+inline void require_finite(std::span<const float> values, const std::string& tensor, int64_t first,
+                           const std::string& where) {
+  const auto bad = std::ranges::find_if(values, [](float value) { return !std::isfinite(value); });
+  ATHANOR_CHECK_CHECKPOINT(bad == values.end(),
+                           "{}: element {} of {} is {}, so that nothing which the model computes would mean anything; "
+                           "take another model or an older checkpoint",
+                           where, first + (bad - values.begin()), tensor, std::isnan(*bad) ? "nan" : "infinite");
+}
 
 }  // namespace athanor::inline checkpoint

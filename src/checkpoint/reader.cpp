@@ -11,7 +11,7 @@
 #include "base/hash.h"
 #include "base/text.h"
 #include "checkpoint/opened_files.h"
-#include "checkpoint/piece_cover.h"
+#include "checkpoint/piece_index.h"
 #include "checkpoint/read_ahead.h"
 #include "checkpoint/safetensors.h"
 

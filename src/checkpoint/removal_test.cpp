@@ -14,7 +14,6 @@
 #include "base/hash.h"
 #include "base/testing/folder_test.h"
 #include "checkpoint/manifest.h"
-#include "checkpoint/manifest_head.h"
 #include "checkpoint/rotation.h"
 #include "checkpoint/step_words.h"
 #include "checkpoint/writer.h"

@@ -9,7 +9,7 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/listing.h"
 #include "checkpoint/opened_files.h"
-#include "checkpoint/piece_cover.h"
+#include "checkpoint/piece_index.h"
 #include "checkpoint/reader.h"
 
 namespace athanor::inline checkpoint {
