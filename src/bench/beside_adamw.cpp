@@ -7,7 +7,7 @@
 #include "arch/inventory.h"
 #include "bench/place.h"
 #include "model/decoder.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "optim/optimizer_set.h"
 
 namespace athanor::bench {

@@ -13,7 +13,7 @@
 #include "ops/device/grouped.h"
 #include "ops/device_choice.h"
 #include "ops/grouped_matmul.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 namespace athanor::bench {
 namespace {

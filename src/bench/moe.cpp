@@ -10,7 +10,7 @@
 #include "bench/report.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 namespace athanor::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "bench/place.h"
 #include "bench/verify.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 namespace athanor::bench {
 namespace {

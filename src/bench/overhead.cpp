@@ -15,7 +15,7 @@
 #include "model/decoder.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 namespace athanor::bench {
 namespace {

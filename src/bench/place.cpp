@@ -7,7 +7,7 @@
 #include "base/process.h"
 #include "metrics/gemm_peak.h"
 #include "ops/device_choice.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/transfer.h"
 
 namespace athanor::bench {

@@ -7,7 +7,7 @@
 
 #include "base/files.h"
 #include "ops/matmul_paths.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 namespace athanor::bench {
 namespace {

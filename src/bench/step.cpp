@@ -25,7 +25,7 @@
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
 #include "ops/launches.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/transfer.h"
 #include "run/start.h"
 #include "train/train_step.h"

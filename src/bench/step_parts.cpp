@@ -17,9 +17,9 @@
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
 #include "ops/norm_rope.h"
-#include "ops/number_type.h"
 #include "ops/sum_of_squares.h"
 #include "ops/swiglu.h"
+#include "ops/tensor.h"
 #include "optim/gradient_norm.h"
 
 namespace athanor::bench {

@@ -14,7 +14,7 @@
 #include "base/thread_share.h"
 #include "ops/flat_memory.h"
 #include "ops/grouped_matmul.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/transfer.h"
 
 namespace athanor::bench {

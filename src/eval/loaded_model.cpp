@@ -4,7 +4,7 @@
 #include "base/text.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "parallel/share.h"
 #include "saves/router_state.h"
 #include "train/state_pieces.h"

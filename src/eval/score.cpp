@@ -8,7 +8,7 @@
 #include "eval/loaded_model.h"
 #include "eval/text_beginning.h"
 #include "ops/device_choice.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/transfer.h"
 
 namespace athanor::inline eval {

@@ -8,9 +8,9 @@
 // Σ|terms| (Higham, "Accuracy and Stability of Numerical Algorithms", 2002, §3.1).
 //
 // For large n that worst case does not occur, because roundings of both signs cancel. If they are independent with mean
-// zero, the error of a sum of n terms is below λ√n·u Σ|terms| except with probability 2n·exp(−λ²/2) (Higham and Mary,
-// "A new approach to probabilistic rounding error analysis", 2019, theorem 3.1, to first order). λ is chosen below; for
-// n < λ² the worst case is the smaller of the two bounds.
+// zero, the error of a sum of n terms is below λ√n·u Σ|terms| except with probability 2n·exp(−λ²/2), to first order.
+// The source is Higham and Mary, "A new approach to probabilistic rounding error analysis", 2019, theorem 3.1. λ is
+// chosen below; for n < λ² the worst case is the smaller of the two bounds.
 
 #include <cmath>
 #include <cstdint>

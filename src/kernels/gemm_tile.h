@@ -4,7 +4,7 @@
 //
 // A step is what one instruction multiplies and adds in a lane: two bf16 values (vdpbf16ps), or one float, which may be
 // a bf16 that packing has widened. A is read one step at a time and broadcast; B is a packed panel (gemm_pack.h). A
-// result is one sum over ascending k for any shape, so its bits depend neither on the way in which a product is cut
+// result is one sum over ascending k for any shape. So its bits depend neither on the way in which a product is cut
 // into tiles nor on the number of lanes of a register.
 
 #include <cstdint>
@@ -48,5 +48,14 @@ namespace avx2 {
 void gemm_tile(int64_t rows, const float* a, int64_t row_stride, int64_t step_stride, const float* panel, int64_t steps,
                float* c, bool add, Prefetch prefetch);
 }  // namespace avx2
+
+// Writes a tile's fp32 sums c [12][32] to memory: the first `rows` rows and `columns` columns.
+
+/// Sets out[i · ld + j] = c[i][j], rounded once to nearest even.
+template <class T>
+void store_tile(const float* c, int64_t rows, int64_t columns, T* out, int64_t ld);
+
+/// Computes sum[i · ld + j] += c[i][j].
+void add_tile(const float* c, int64_t rows, int64_t columns, float* sum, int64_t ld);
 
 }  // namespace athanor::kernels

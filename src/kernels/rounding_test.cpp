@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "kernels/expert_activation.h"
-#include "kernels/gemm_store.h"
+#include "kernels/gemm_tile.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "kernels/routing.h"

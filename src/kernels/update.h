@@ -58,7 +58,7 @@ struct SophiaCounts {
 SophiaCounts sophia(const SophiaStep& step, const Masters& masters, float* exp_avg, const float* hessian, float* grad,
                     int64_t n);
 
-/// Adds the estimate tokens · g² of the Hessian to its mean, h ← beta · h + (1 − beta) · tokens · g², where g is the
+/// Adds the estimate tokens · g² of the Hessian to its mean: h ← beta · h + (1 − beta) · tokens · g². There g is the
 /// gradient of a mean over `tokens` drawn labels. g is multiplied first: g² alone may underflow.
 void add_squares(float beta, float tokens, const float* grad, float* hessian, int64_t n);
 

@@ -9,7 +9,7 @@
 
 #include "base/number_types.h"
 #include "base/wall_clock.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/tiles.h"
 #include "ops/transfer.h"
 

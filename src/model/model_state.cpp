@@ -7,7 +7,7 @@
 #include "layout/shards.h"
 #include "moe/dispatch_auto.h"
 #include "ops/device_choice.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "ops/transfer.h"
 
 namespace athanor::inline model {

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/adamw.h"
 #include "ops/device/on_stream.h"
-#include "ops/master.h"
+#include "ops/update_memory.h"
 
 namespace athanor::ops {
 namespace {
@@ -47,9 +47,10 @@ int64_t adamw_on_host(const AdamwStep& rule, const AdamwMemory& memory) {
   auto* weight = split ? pointer<Bf16>(memory.weight) : nullptr;
   auto* low = split ? pointer<uint16_t>(memory.master_low) : nullptr;
   std::atomic<int64_t> changed{0};
-  for_rows(memory.weight.numel(), 1, [&](int64_t at, int64_t end) {
-    changed += split ? kernels::adamw(rule, weight + at, low + at, m + at, v + at, grad + at, end - at)
-                     : kernels::adamw(rule, master + at, m + at, v + at, grad + at, end - at);
+  for_rows(memory.weight.numel(), 1, [&](int64_t begin, int64_t end) {
+    changed += split
+                   ? kernels::adamw(rule, weight + begin, low + begin, m + begin, v + begin, grad + begin, end - begin)
+                   : kernels::adamw(rule, master + begin, m + begin, v + begin, grad + begin, end - begin);
   });
   return changed;
 }

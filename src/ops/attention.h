@@ -29,7 +29,7 @@ struct DocumentLengths : std::vector<std::vector<int32_t>> {
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 
 /// Also sets `largest` to the largest logit of each sequence and head, fp32 [B, heads], as largest_attention_logits
-/// (attention_logits.h) does. On tiles attention has it anyway; elsewhere it costs that function's products.
+/// does. On tiles attention has it anyway; elsewhere it costs that function's products.
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                              Tensor& largest);
 
@@ -42,5 +42,12 @@ namespace portable {
 /// Computes dense scores with a mask, in fp32.
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
 }  // namespace portable
+
+// The largest logits of attention, for statistics: attention itself keeps no logits.
+
+/// Computes the logits of attention() once more, in fp32 and block by block, and returns the largest one of each
+/// sequence and head: [B, heads] fp32. Arguments as in attention(). It takes about half as many products as attention's
+/// forward, and memory for 64 rows of logits of all heads.
+Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents = {});
 
 }  // namespace athanor::ops

@@ -35,7 +35,7 @@ Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor&
 TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
 
 /// Computes ops::experts. It works on the largest possible number of rows, padded to groups of 8, and every product
-/// leaves out the unused rows, so the host need not wait for the number of rows. In bf16 a product of weight gradients
+/// leaves out the unused rows. So the host need not wait for the number of rows. In bf16 a product of weight gradients
 /// by libtorch (device/grouped.h) is rounded once before it is added to the fp32 bucket: it has no other result type.
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
                int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine);

@@ -1,6 +1,6 @@
 #pragma once
-// Work of a device that is recorded once and launched again as a whole (CUDA graphs), because launching its kernels one
-// by one costs a host more time than a device needs for small ones.
+// Work of a device that is recorded once and launched again as a whole (CUDA graphs). Launching its kernels one by one
+// costs a host more time than a device needs for small ones.
 
 #include <cstdint>
 #include <functional>

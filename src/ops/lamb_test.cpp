@@ -2,8 +2,8 @@
 
 #include "ops/lamb.h"
 
-#include "ops/master.h"
 #include "ops/testing/op_testing.h"
+#include "ops/update_memory.h"
 
 namespace athanor::ops::lamb_test {
 namespace {

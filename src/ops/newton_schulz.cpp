@@ -75,12 +75,12 @@ void add_triangle(const T* factor, int64_t m, int64_t k, T* out, float* sum, int
 }
 
 template <class T>
-void add_step(const Iteration<T>& it, std::vector<Product<T>>& products) {
+void add_step(const Iteration<T>& matrix, std::vector<Product<T>>& products) {
   Product<T> product;
-  product.m = it.m, product.n = it.n, product.k = it.m;
-  product.first = {{it.factor, it.m, false}, {it.x, it.n, false}};
-  product.out = it.next;
-  product.ld = it.n;
+  product.m = matrix.m, product.n = matrix.n, product.k = matrix.m;
+  product.first = {{matrix.factor, matrix.m, false}, {matrix.x, matrix.n, false}};
+  product.out = matrix.next;
+  product.ld = matrix.n;
   products.push_back(product);
 }
 
@@ -103,10 +103,11 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
   const auto fa = static_cast<float>(a), fb = static_cast<float>(b), fc = static_cast<float>(c);
   const int64_t leaf = path == MatmulPath::kLibrary ? kLibraryLeaf : kLeaf;
   std::vector<Product<T>> gram, square, step;
-  for (const auto& it : batch) {
-    add_triangle<T>(it.x, it.m, it.n, it.gram, nullptr, leaf, gram);
-    add_triangle<T>(it.gram, it.m, it.m, it.square ? nullptr : it.factor, it.square, leaf, square);  // A² = A Aᵀ
-    add_step(it, step);
+  for (const auto& matrix : batch) {
+    add_triangle<T>(matrix.x, matrix.m, matrix.n, matrix.gram, nullptr, leaf, gram);
+    add_triangle<T>(matrix.gram, matrix.m, matrix.m, matrix.square ? nullptr : matrix.factor, matrix.square, leaf,
+                    square);  // A² = A Aᵀ
+    add_step(matrix, step);
   }
   const int64_t m = batch.front().m;
   const auto for_each = [&](auto f) {
@@ -114,17 +115,18 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
                   [&](int64_t i, int64_t begin, int64_t end) { f(batch[static_cast<size_t>(i)], begin, end); });
   };
   multiply(path, gram);
-  for_each([](const Iteration<T>& it, int64_t begin, int64_t end) {
-    kernels::mirror(it.gram, it.m, begin, end);
-    if (it.square) std::fill(it.square + begin * it.m, it.square + end * it.m, 0.0f);
+  for_each([](const Iteration<T>& matrix, int64_t begin, int64_t end) {
+    kernels::mirror(matrix.gram, matrix.m, begin, end);
+    if (matrix.square) std::fill(matrix.square + begin * matrix.m, matrix.square + end * matrix.m, 0.0f);
   });
   multiply(path, square);
-  for_each([=](const Iteration<T>& it, int64_t begin, int64_t end) {
-    if (it.square) return kernels::add_symmetric(fa, fb, it.gram, fc, it.square, it.factor, it.m, begin, end);
-    kernels::add_symmetric<T, T>(fa, fb, it.gram, fc, it.factor, it.factor, it.m, begin, end);
+  for_each([=](const Iteration<T>& matrix, int64_t begin, int64_t end) {
+    if (matrix.square)
+      return kernels::add_symmetric(fa, fb, matrix.gram, fc, matrix.square, matrix.factor, matrix.m, begin, end);
+    kernels::add_symmetric<T, T>(fa, fb, matrix.gram, fc, matrix.factor, matrix.factor, matrix.m, begin, end);
   });
   multiply(path, step);
-  for (auto& it : batch) std::swap(it.x, it.next);
+  for (auto& matrix : batch) std::swap(matrix.x, matrix.next);
 }
 
 template <class T>

@@ -25,8 +25,8 @@ Tensor sum_on_host(std::span<const Tensor> parts) {
   std::vector<Block> blocks;
   for (const Tensor& part : parts) {
     const auto* const values = part.const_data_ptr<float>();
-    for (int64_t at = 0; at < part.numel(); at += kBlock)
-      blocks.push_back({values + at, std::min(kBlock, part.numel() - at)});
+    for (int64_t begin = 0; begin < part.numel(); begin += kBlock)
+      blocks.push_back({values + begin, std::min(kBlock, part.numel() - begin)});
   }
   std::vector<double> sums(blocks.size());
   at::parallel_for(0, static_cast<int64_t>(blocks.size()), 1, [&](int64_t begin, int64_t end) {

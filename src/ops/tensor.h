@@ -1,5 +1,5 @@
 #pragma once
-// Used by every op: libtorch's tensor, typed pointers into it, and loops over rows.
+// Used by every op: libtorch's tensor, its number types, typed pointers into it, and loops over rows.
 
 #include <ATen/ATen.h>
 #include <ATen/Parallel.h>
@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "base/number_types.h"
 #include "kernels/element.h"
 
 #if !defined(_OPENMP) && !defined(__SANITIZE_THREAD__)
@@ -73,5 +74,18 @@ void for_rows(int64_t rows, int64_t elements_per_row, F f) {
   at::parallel_for(0, rows, grain, f);
 }
 
+// The number types of configurations (base/number_types.h) as types of tensors.
+
+inline at::ScalarType scalar_type(NumberType type) { return type == NumberType::kFloat32 ? at::kFloat : at::kBFloat16; }
+
+/// Returns the type of a tensor in which training computes.
+inline NumberType number_type_of(at::ScalarType type) {
+  return type == at::kFloat ? NumberType::kFloat32 : NumberType::kBFloat16;
+}
+
+/// Returns "float32" or "bfloat16".
+inline const char* type_name(at::ScalarType type) { return name_of(number_type_of(type)); }
+
 }  // namespace ops
+
 }  // namespace athanor

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "ops/graph.h"
@@ -215,6 +216,27 @@ bool FetchAside::done() const { return !copied_ || copied_->query(); }
 void wait_for(at::Device device) {
   if (device.is_cpu()) return;
   wait(event_after(device));
+}
+
+void fetch_together(std::span<Tensor* const> tensors) {
+  std::vector<Tensor*> there;
+  for (Tensor* each : tensors)
+    if (!each->is_cpu()) there.push_back(each);
+  if (!there.empty()) unpack_numbers(fetch(pack_numbers(there)).clone(), there);
+}
+
+Tensor pack_numbers(std::span<Tensor* const> tensors) {
+  std::vector<Tensor> all;
+  for (const Tensor* tensor : tensors) all.push_back(tensor->contiguous().view(at::kLong).reshape({-1}));
+  return at::cat(all);
+}
+
+void unpack_numbers(const Tensor& packed, std::span<Tensor* const> tensors) {
+  int64_t begin = 0;
+  for (Tensor* tensor : tensors) {
+    const Tensor values = packed.narrow(0, std::exchange(begin, begin + tensor->numel()), tensor->numel());
+    *tensor = values.view(tensor->scalar_type()).view(tensor->sizes());
+  }
 }
 
 }  // namespace athanor::ops

@@ -18,8 +18,8 @@ int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tens
   if (memory.on_host()) {
     auto *m = pointer<float>(momentum), *grad = pointer<float>(memory.grad);
     std::atomic<int64_t> changed{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t at, int64_t end) {
-      changed += kernels::sgd(rule, masters_here(memory).at(at), m + at, grad + at, end - at);
+    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
+      changed += kernels::sgd(rule, masters_here(memory).at(begin), m + begin, grad + begin, end - begin);
     });
     return changed;
   }
@@ -43,8 +43,9 @@ int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, cons
     auto *m = pointer<float>(exp_avg), *grad = pointer<float>(memory.grad);
     const auto* h = pointer<float>(hessian);
     std::atomic<int64_t> changed{0}, num_clipped{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t at, int64_t end) {
-      const auto counts = kernels::sophia(rule, masters_here(memory).at(at), m + at, h + at, grad + at, end - at);
+    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
+      const auto counts =
+          kernels::sophia(rule, masters_here(memory).at(begin), m + begin, h + begin, grad + begin, end - begin);
       changed += counts.changed;
       num_clipped += counts.clipped;
     });
@@ -71,8 +72,8 @@ int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDev
   if (memory.on_host()) {
     auto* direction = pointer<float>(memory.grad);
     std::atomic<int64_t> changed{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t at, int64_t end) {
-      changed += kernels::subtract(keep, rate, masters_here(memory).at(at), direction + at, end - at);
+    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
+      changed += kernels::subtract(keep, rate, masters_here(memory).at(begin), direction + begin, end - begin);
     });
     return changed;
   }
@@ -111,7 +112,7 @@ void add_squares(double beta, double tokens, const Tensor& grad, const Tensor& h
   const auto* g = pointer<float>(grad);
   auto* h = pointer<float>(hessian);
   for_rows(grad.numel(), 1,
-           [&](int64_t at, int64_t end) { kernels::add_squares(kept, count, g + at, h + at, end - at); });
+           [&](int64_t begin, int64_t end) { kernels::add_squares(kept, count, g + begin, h + begin, end - begin); });
 }
 
 void momentum_direction(const kernels::MomentumStep& rule, const Tensor& grad, const Tensor& momentum,
@@ -119,7 +120,7 @@ void momentum_direction(const kernels::MomentumStep& rule, const Tensor& grad, c
   if (grad.is_cpu()) {
     auto *m = pointer<float>(momentum), *g = pointer<float>(grad);
     for_rows(grad.numel(), 1,
-             [&](int64_t at, int64_t end) { kernels::momentum_direction(rule, m + at, g + at, end - at); });
+             [&](int64_t begin, int64_t end) { kernels::momentum_direction(rule, m + begin, g + begin, end - begin); });
     return;
   }
   if (device::has_kernels(grad)) {

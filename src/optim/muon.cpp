@@ -1,7 +1,7 @@
 #include "optim/muon.h"
 
 #include "config/precision.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 
 #include <algorithm>
 #include <cmath>

@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "ops/fetched_numbers.h"
+#include "ops/transfer.h"
 
 namespace athanor::inline parallel {
 namespace {

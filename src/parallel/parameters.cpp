@@ -2,8 +2,8 @@
 
 #include "kernels/master.h"
 #include "ops/flat_memory.h"
-#include "ops/master.h"
 #include "ops/transfer.h"
+#include "ops/update_memory.h"
 
 namespace athanor::inline parallel {
 

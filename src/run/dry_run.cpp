@@ -2,7 +2,7 @@
 
 #include "config/precision.h"
 #include "layout/update_cost.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/weight_gatherer.h"
 #include "run/start.h"

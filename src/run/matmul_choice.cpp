@@ -13,7 +13,7 @@
 #include "base/text.h"
 #include "config/precision.h"
 #include "ops/matmul_timing.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "record/run_folder.h"
 
 namespace athanor::inline run {

@@ -7,7 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "ops/fetched_numbers.h"
+#include "ops/transfer.h"
 #include "train/microbatch.h"
 
 namespace athanor::inline train {

@@ -1,7 +1,7 @@
 #include "train/train_state.h"
 
 #include "config/precision.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "record/run_folder.h"
 #include "train/captured_stage.h"
 

@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "config/due.h"
-#include "ops/fetched_numbers.h"
+#include "ops/transfer.h"
 #include "optim/clip.h"
 #include "train/gradients.h"
 #include "train/microbatch.h"

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "arch/inventory.h"
-#include "ops/master.h"
+#include "ops/update_memory.h"
 #include "optim/muon.h"
 #include "train/pieces_in_range.h"
 #include "train/state_pieces.h"

@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
-#include "ops/fetched_numbers.h"
+#include "ops/transfer.h"
 
 namespace athanor::inline watch {
 namespace {

@@ -15,7 +15,7 @@
 #include "eval/results_table.h"
 #include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "parallel/share.h"
 #include "plot/run_name.h"
 #include "plot/score_figures.h"

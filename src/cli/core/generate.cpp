@@ -15,7 +15,7 @@
 #include "eval/text_beginning.h"
 #include "memory/rank_share.h"
 #include "ops/cpu_allocator.h"
-#include "ops/number_type.h"
+#include "ops/tensor.h"
 #include "run/in_world.h"
 #include "run/rank_devices.h"
 #include "run/same_settings.h"

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/attention_pack.h"
-#include "kernels/gemm_store.h"
+#include "kernels/gemm_tile.h"
 #include "kernels/softmax_tile.h"
 
 namespace athanor::kernels {

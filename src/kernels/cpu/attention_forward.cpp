@@ -3,7 +3,7 @@
 #include <limits>
 
 #include "kernels/cpu/attention_pack.h"
-#include "kernels/gemm_store.h"
+#include "kernels/gemm_tile.h"
 #include "kernels/softmax_tile.h"
 
 namespace athanor::kernels {

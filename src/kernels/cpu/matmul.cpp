@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/matmul_cut.h"
-#include "kernels/gemm_store.h"
+#include "kernels/gemm_tile.h"
 
 namespace athanor::kernels {
 namespace {

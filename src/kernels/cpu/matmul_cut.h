@@ -2,10 +2,10 @@
 // The cut of a product into parts for threads, and of a part into passes over k. Neither changes a bit of the result.
 //
 // A region of k is one sum in the definition of the result (matmul.h). A pass is the part of a region that is packed at
-// once. Widened and fp32 operands have twice the bytes, so they are packed in slices of k whose panel stays in the
-// first-level cache while all rows of the part use it; the tiles wait in memory between slices. If a part has few rows,
-// a panel is not used often enough for that; then a pass is a whole region, which lets the next strip be prefetched
-// (Part::prefetch_of in matmul.cpp).
+// once. Widened and fp32 operands have twice the bytes, so they are packed in slices of k. The panel of a slice stays
+// in the first-level cache while all rows of the part use it; the tiles wait in memory between slices. If a part has
+// few rows, a panel is not used often enough for that; then a pass is a whole region, which lets the next strip be
+// prefetched (Part::prefetch_of in matmul.cpp).
 
 #include <algorithm>
 #include <cstdint>
@@ -64,8 +64,8 @@ class Cut {
   /// True if tiles wait in scratch memory between passes.
   bool keeps_tiles() const { return p_.sum ? slices_ > 1 : num_passes() > 1; }
 
-  /// True if A is packed: if its type changes, if its k are not contiguous, if the last step would read beyond a row,
-  /// or if its rows may evict each other from the cache and there are enough columns to repay the packing.
+  /// True if A is packed: if its type changes, its k are not contiguous, or the last step would read beyond a row. It
+  /// is packed, too, if its rows may evict each other from the cache and there are enough columns to repay the packing.
   bool packs_a() const {
     if (!std::is_same_v<T, P> || p_.first.a.transposed || p_.k % kStep<P> != 0) return true;
     return kSlices && p_.n >= kManyColumns;

@@ -77,8 +77,8 @@ ATHANOR_INLINE void for_each_tile(int64_t begin, int64_t end, int64_t width, F f
   }
 }
 
-// Calls fill(row of the tile, row, first column, columns) for the rows of each tile on or below the diagonal, and
-// stores elements (i, j) at (j, i), and at (i, j) if `both`, for j <= i.
+// Calls fill(row of the tile, row, first column, columns) for the rows of each tile on or below the diagonal. Stores
+// elements (i, j) at (j, i), and at (i, j) if `both`, for j <= i.
 template <class T, class Fill>
 ATHANOR_INLINE void fill_symmetric(T* out, int64_t m, int64_t begin, int64_t end, bool both, Fill fill) {
   for (int64_t i0 = begin; i0 < end; i0 += kSide) {

@@ -9,8 +9,8 @@
 namespace athanor::kernels::cuda {
 namespace {
 
-// The largest block, so that few rows are processed at once (two on each multiprocessor), and the three passes over a
-// row of 100 KB read it from memory once and then from the second-level cache.
+// The largest block, so that few rows are processed at once: two on each multiprocessor. The three passes over a row of
+// 100 KB then read it from memory once, and after that from the second-level cache.
 constexpr int kRowThreads = 1024;
 using RowTeam = Team<kRowThreads>;
 

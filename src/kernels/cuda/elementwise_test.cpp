@@ -2,8 +2,7 @@
 
 #include <array>
 
-#include "kernels/cuda/rope.h"
-#include "kernels/cuda/swiglu.h"
+#include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/testing/device.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"

@@ -15,15 +15,14 @@
 #include "kernels/cuda/adamw.h"
 #include "kernels/cuda/balance.h"
 #include "kernels/cuda/cross_entropy.h"
+#include "kernels/cuda/elementwise.h"
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/cuda/grouped_matmul.h"
 #include "kernels/cuda/lamb.h"
 #include "kernels/cuda/layer_norm.h"
 #include "kernels/cuda/norm.h"
-#include "kernels/cuda/rope.h"
 #include "kernels/cuda/router.h"
 #include "kernels/cuda/routing.h"
-#include "kernels/cuda/swiglu.h"
 #include "kernels/cuda/update.h"
 
 namespace athanor::kernels::cuda {

@@ -261,7 +261,7 @@ void for_each_index(const Stream& stream, const char* kernel, int64_t count, Bod
 }
 
 /// Runs body(Team<kSize>(i)) for each i in [0, count), in any order. Every thread of the team runs the body on a
-/// device, and one thread does on the host, so a body writes to memory only in `each`, in `add_once`, and in f of the
+/// device, and one thread does on the host. So a body writes to memory only in `each`, in `add_once`, and in f of the
 /// other calls. For everything else see for_each_index.
 template <int kSize, class Body>
 void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body body) {

@@ -2,8 +2,7 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/cuda/rope.h"
-#include "kernels/cuda/swiglu.h"
+#include "kernels/cuda/elementwise.h"
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
 #include "ops/swiglu.h"

@@ -29,9 +29,10 @@ void check_targets_now(const Tensor& x, const Tensor& weight, const Tensor& targ
   const int64_t vocab = weight.size(0);
   int64_t bad = -1;
   if (has_kernels(x)) {
-    const Tensor found = at::empty({1}, targets.options());
-    kernels::cuda::find_bad_target(OnStream(x), data<int64_t>(targets), targets.numel(), vocab, data<int64_t>(found));
-    bad = fetch_item<int64_t>(found);
+    const Tensor first_bad = at::empty({1}, targets.options());
+    kernels::cuda::find_bad_target(OnStream(x), data<int64_t>(targets), targets.numel(), vocab,
+                                   data<int64_t>(first_bad));
+    bad = fetch_item<int64_t>(first_bad);
   } else if (targets.numel() > 0) {
     const Tensor wrong = fetch(wrong_targets(targets, vocab)).reshape({-1});
     const int64_t first = wrong.to(at::kInt).argmax().item<int64_t>();

@@ -1,5 +1,6 @@
 #pragma once
-// SwiGLU on a device, with the bits of kernels/swiglu.h.
+// Ops of single elements on a device: SwiGLU and the rotary position embedding, with the bits of kernels/swiglu.h and
+// kernels/rope.h.
 
 #include <cstdint>
 
@@ -15,5 +16,10 @@ void swiglu_forward(const Stream& stream, const T* gate, const T* up, T* out, in
 /// kernels::swiglu_backward; dgate and dup may overwrite gate and up.
 template <class T>
 void swiglu_backward(const Stream& stream, const T* dout, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
+
+/// kernels::rope; y may be x.
+template <class T>
+void rope(const Stream& stream, const T* x, T* y, const float* cos, const float* sin, int64_t tokens, int64_t num_heads,
+          int64_t head_dim, float direction);
 
 }  // namespace athanor::kernels::cuda
