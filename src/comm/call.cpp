@@ -1,6 +1,9 @@
 #include "comm/call.h"
 
 #include <ATen/ATen.h>
+#include <c10/core/StreamGuard.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include <algorithm>
 #include <array>
@@ -143,8 +146,8 @@ constexpr size_t kRowSums = 6;
 using RowSums = std::array<uint64_t, kRowSums>;
 
 /// Returns the record of `rows` sent from one rank to another: their number, its products with both ranks and with
-/// their squares, by which a wrong rank is found (as errors are in a code), and a product with a hash, by which every
-/// other mistake is found.
+/// their squares, and a product with a hash. The former find a wrong rank, as errors are found in a code; the hash
+/// finds every other mistake.
 RowSums row_sums(int64_t rows, int from, int to) {
   const auto count = static_cast<uint64_t>(rows), f = static_cast<uint64_t>(from), t = static_cast<uint64_t>(to);
   uint64_t hash = (f << 32 | t) * 0x9E3779B97F4A7C15u;
@@ -195,8 +198,8 @@ std::vector<int64_t> packed(const CallRecord& record, std::span<const int64_t> o
 }
 
 std::string disagreement(std::span<const int64_t> all, int size, const std::vector<std::string>& who) {
-  const size_t each = all.size() / static_cast<size_t>(size);
-  const auto of = [&](int rank) { return all.subspan(static_cast<size_t>(rank) * each, each); };
+  const size_t length = all.size() / static_cast<size_t>(size);
+  const auto of = [&](int rank) { return all.subspan(static_cast<size_t>(rank) * length, length); };
   const auto first = of(0).first(kRecordWords);
   RowSums sums{};
   for (int r = 0; r < size; ++r) {
@@ -209,6 +212,53 @@ std::string disagreement(std::span<const int64_t> all, int size, const std::vect
     for (size_t i = 0; i < kRowSums; ++i) sums[i] += static_cast<uint64_t>(of(r)[kRecordWords + i]);
   }
   return sums == RowSums{} ? "" : rows_disagree(sums, unpacked(first), size, who);
+}
+
+DeviceCall::DeviceCall(const CallRecord& record, c10::intrusive_ptr<c10d::Work> work, c10::Stream watch)
+    : record_(record), work_(std::move(work)), watch_(watch) {}
+
+DeviceCall::~DeviceCall() = default;
+
+void DeviceCall::let_go() {
+  if (!work_) return;
+  const c10::StreamGuard on_watch(watch_);
+  work_->wait();
+  end_.emplace(watch_.device_type());
+  end_->record(watch_);
+  work_.reset();
+}
+
+bool DeviceCall::is_complete() const { return work_ ? work_->isCompleted() : end_->query(); }
+
+std::exception_ptr DeviceCall::exception() const { return work_ ? work_->exception() : nullptr; }
+
+// A device is asked seldom: each question costs about as much as the call.
+std::shared_ptr<DeviceCall> DeviceCalls::add(const CallRecord& record, const c10::intrusive_ptr<c10d::Work>& work,
+                                             c10::Device device) {
+  constexpr size_t kBetweenLooks = 64;
+  if (calls_.size() >= look_at_) {
+    drop_complete();
+    look_at_ = calls_.size() + kBetweenLooks;
+  }
+  if (!watch_) watch_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device, true);
+  calls_.push_back(std::make_shared<DeviceCall>(record, work, *watch_));
+  return calls_.back();
+}
+
+// They complete in their order.
+void DeviceCalls::drop_complete() {
+  const auto is_incomplete = [](const auto& call) { return !call->is_complete(); };
+  calls_.erase(calls_.begin(), std::ranges::find_if(calls_, is_incomplete));
+}
+
+const DeviceCall* DeviceCalls::oldest_incomplete() {
+  drop_complete();
+  return calls_.empty() ? nullptr : calls_.front().get();
+}
+
+const DeviceCall* DeviceCalls::oldest_failed() const {
+  const auto failed = std::ranges::find_if(calls_, [](const auto& call) { return call->exception() != nullptr; });
+  return failed == calls_.end() ? nullptr : failed->get();
 }
 
 }  // namespace athanor::comm

@@ -10,10 +10,8 @@
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "comm/call.h"
-#include "comm/device_calls.h"
 #include "comm/host_backend.h"
-#include "comm/send_watch.h"
-#include "comm/stall_watch.h"
+#include "comm/watches.h"
 
 namespace athanor::comm {
 

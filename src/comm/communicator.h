@@ -22,14 +22,15 @@
 #include <chrono>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "base/collective.h"
 #include "base/span_log.h"
 #include "board/publisher.h"
-#include "comm/traffic.h"
 #include "wire/node_shape.h"
 
 namespace at {
@@ -41,6 +42,24 @@ class Work;
 }  // namespace c10d
 
 namespace athanor::comm {
+
+// The bytes and calls of a communicator, counted when a call starts.
+
+struct Traffic {
+  int64_t calls = 0;
+  /// By collective; an uneven all-to-all counts as kAllToAll.
+  std::map<Collective, int64_t> calls_of;
+  std::map<Collective, int64_t> bytes_of;  ///< sent by this rank
+  std::vector<int64_t> bytes_to;           ///< sent to each rank of the group
+  int64_t bytes_inside = 0;                ///< sent within this rank's supernode
+  int64_t bytes_outside = 0;               ///< sent out of this rank's supernode
+  double waited_s = 0;                     ///< in Pending::wait and barriers
+  /// Collectives that were started and not waited for, now and at most. Those of check mode count too; sends and
+  /// receives between two ranks do not.
+  int64_t in_flight = 0, most_in_flight = 0;
+
+  int64_t bytes() const { return bytes_inside + bytes_outside; }
+};
 
 using at::Tensor;
 
@@ -129,14 +148,14 @@ class Communicator {
   // reduced). A mean of int64 in host memory throws CommError. Below, n is the size of the group and b the bytes of the
   // larger tensor; the bytes sent are those of one rank.
 
-  /// Reduces `x` in place. Sends 2·b·(n−1)/n, or, for tensors of up to 8 KiB, b to each of at most ⌈log₂ n⌉ ranks, and
-  /// to one more rank the terms in the type in which they are added.
+  /// Reduces `x` in place. Sends 2·b·(n−1)/n. Of tensors of up to 8 KiB it sends b to each of at most ⌈log₂ n⌉ ranks,
+  /// and to one more rank the terms in the type in which they are added.
   Pending all_reduce(const Tensor& x, Reduction reduction = Reduction::kSum);
   /// Sums `in`, which is n parts of `out`'s size: rank r receives in `out` the sum of all ranks' parts r. `out` may be
   /// part r of `in`; the other parts of `in` are then left as they are. Sends b·(n−1)/n.
   Pending reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction = Reduction::kSum);
   /// Gathers every rank's `in` into `out`, which is n parts of `in`'s size, in the order of ranks. `in` may be part
-  /// rank() of `out`. Sends b·(n−1)/n, or, for up to 4 MiB in groups of more than 16 on host memory, b to each of at
+  /// rank() of `out`. Sends b·(n−1)/n. Of up to 4 MiB in groups of more than 16 on host memory it sends b to each of at
   /// most ⌈log₂ n⌉ ranks and up to b/2 to one more.
   Pending all_gather(const Tensor& out, const Tensor& in);
   /// Sends part p of `in` to rank p, and receives part p of `out` from it. Sends b·(n−1)/n.
@@ -167,7 +186,7 @@ class Communicator {
   /// Calls keep it as long as they are not complete.
   void show_stalls(std::shared_ptr<StallWatch> watch) { stalls_ = std::move(watch); }
   /// Makes the calls that begin from now on log themselves: as spans in flight, from their start until they are
-  /// complete (on a device, until the host has queued the wait for them), and as waits of the thread that trains. Null:
+  /// complete, and as waits of the thread that trains. On a device a span ends when the host has queued the wait. Null:
   /// no more.
   void record_spans(std::shared_ptr<SpanLog> spans) { spans_ = std::move(spans); }
   /// Returns the number of collectives of the group that this rank has begun.

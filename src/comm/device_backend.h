@@ -3,7 +3,7 @@
 //
 // For each library that CMake looked for, device/ has a file with the backend and one that reports its absence. Sums
 // run as those libraries run them: not along our tree, and bf16 is rounded at every hop; or along the tree, if the
-// caller gives a function that adds terms (tree_sums.h). Timeouts and traffic are Communicator's, as for other
+// caller gives a function that adds terms. Timeouts and traffic are Communicator's, as for other
 // groups; a collective that is stuck on a device is ended by the library's watchdog.
 
 #include <c10/core/Device.h>

@@ -1,9 +1,9 @@
 #pragma once
 // Our collectives on host memory as a c10d::Backend: point-to-point messages over a Wire (MPI, or threads in tests).
 //
-// So the bytes to each peer are exact, pairs without bytes exchange nothing, sums have the order of the tree
-// (communicator.h) on every network, and after a timeout the ranks that have not come are known. Several collectives of
-// one group may be in flight without mixing (sequence.h).
+// So the bytes to each peer are exact, pairs without bytes exchange nothing, and sums have the order of the tree
+// (communicator.h) on every network. After a timeout the ranks that have not come are known. Several collectives of one
+// group may be in flight without mixing (sequence.h).
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 

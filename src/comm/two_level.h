@@ -7,7 +7,7 @@
 // rank · I + inner rank. A rank sends outside 1/I of the bytes that the flat group's ring or pairwise form would send
 // there.
 //
-// If I is a power of two, an inner sum is a branch of the flat group's tree (communicator.h), so the bits of sums are
+// If I is a power of two, an inner sum is a branch of the flat group's tree (communicator.h). So the bits of sums are
 // those of the flat group in every type: partial sums of bf16 and fp16 are sent in fp32 and rounded once, at the end.
 // For any other I the order of additions differs, and so may the bits, within terms · eps · sum|x| (twice:
 // Communicator::all_reduce is as far from the exact sum as these are).

@@ -46,7 +46,7 @@ class World {
   /// world (each rank once; the order in a group is the order of its sums) and in the same order; nothing is sent.
   /// @param device  where the tensors of the group are; the same on every call that does not name the CPU. The first
   ///                such call is collective (DeviceGroups).
-  /// @param tree_sums  for devices: adds the terms of sums, which then run along the tree (comm/tree_sums.h);
+  /// @param tree_sums  for devices: adds the terms of sums, which then run along the tree (comm/device_backend.h);
   ///                   null: sums are the library's.
   virtual std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition,
                                                    const std::string& name, c10::Device device = c10::kCPU,

@@ -5,7 +5,7 @@
 #include "model/decoder.h"
 #include "ops/document_tables.h"
 #include "ops/transfer.h"
-#include "parallel/vocabulary_logits.h"
+#include "parallel/vocabulary.h"
 
 namespace athanor::inline model {
 namespace {

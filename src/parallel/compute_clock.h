@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "base/span_log.h"
-#include "comm/stall_watch.h"
+#include "comm/watches.h"
 #include "parallel/mesh.h"
 
 namespace athanor::inline parallel {

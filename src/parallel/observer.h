@@ -6,7 +6,7 @@
 //   place                      phase                 the tensor
 //   model.embed_tokens         forward, backward     embedded tokens
 //   model.layers.3.logits      forward               for observers that ask for it: largest_attention_logits of this
-//                                                    rank's heads (ops/attention_logits.h), [B, heads]
+//                                                    rank's heads (ops/attention.h), [B, heads]
 //   model.layers.3.self_attn   forward, backward     what attention adds to the residual stream
 //   model.layers.3.mlp         forward, backward     what the feed-forward, dense or sparse, adds to it
 //   model.layers.3             forward, backward     the residual stream after the layer

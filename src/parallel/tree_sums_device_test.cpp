@@ -1,4 +1,4 @@
-// Sums along the tree between devices that the host plays (comm/tree_sums.h with ops/device/sum_terms.h).
+// Sums along the tree between devices that the host plays (comm/device_backend.cpp with ops/device/sum_terms.h).
 
 #include <gtest/gtest.h>
 

@@ -103,10 +103,6 @@ Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64
   return {first, vocab_size, chunk_tokens, ranks};
 }
 
-}  // namespace
-
-namespace {
-
 // Every token reads a row, so that the host need not know how many have theirs here. The others read a row each that
 // depends on their id (one row for all of them would get all their gradients, one after the other), and become zeros.
 Tensor embedding_on_device(const Tensor& tokens, const Tensor& rows, const Weight& weight, const TensorRanks& ranks) {
@@ -160,6 +156,26 @@ ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, 
     result.is_greedy.narrow(0, begin, count).copy_(reaches.logical_and(chunk.part.has_target()));
   }
   return result;
+}
+
+Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks) {
+  const at::NoGradGuard no_grad;
+  if (x.size(0) == 0) return at::empty({0, vocab_size}, x.options());
+  const Tensor part = ops::linear(x, weight);
+  if (ranks.alone()) return part;
+  const int ranks_count = ranks.size();
+  const int64_t most = (vocab_size + ranks_count - 1) / ranks_count;  // ranks hold ⌊V·r/n⌋ to ⌊V·(r+1)/n⌋
+  const Tensor padded = at::zeros({x.size(0), most}, part.options());
+  padded.narrow(1, 0, part.size(1)).copy_(part);
+  const Tensor all = at::empty({ranks_count, x.size(0), most}, part.options());
+  ranks.group->all_gather(all, padded).wait();
+  std::vector<Tensor> parts;
+  for (int r = 0; r < ranks_count; ++r) {
+    const int64_t rows =
+        first_vocabulary_row(vocab_size, r + 1, ranks_count) - first_vocabulary_row(vocab_size, r, ranks_count);
+    parts.push_back(all[r].narrow(1, 0, rows));
+  }
+  return at::cat(parts, 1);
 }
 
 }  // namespace athanor::inline parallel

@@ -41,4 +41,10 @@ Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Ten
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
                                          int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks);
 
+/// Gathers logits, for the few tokens after which a text is continued. Training and scoring never gather them.
+/// x [R, D] → logits [R, V] in the compute type, equal on all ranks, without autograd. Collective over the group: an
+/// all-gather of R times the largest number of rows that a rank holds. Waits, as Pending::wait.
+/// @param weight  the rank's rows.
+Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks);
+
 }  // namespace athanor::inline parallel

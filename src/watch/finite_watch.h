@@ -23,7 +23,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/send_watch.h"
+#include "comm/watches.h"
 #include "parallel/mesh.h"
 #include "parallel/observer.h"
 

@@ -4,7 +4,7 @@
 #include <exception>
 
 #include "base/error.h"
-#include "comm/renumbered_world.h"
+#include "comm/derived_worlds.h"
 #include "ops/transfer.h"
 #include "parallel/gradient_reducer.h"
 #include "train/gradients.h"

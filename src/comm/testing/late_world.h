@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "comm/backend_decorator.h"
-#include "comm/decorated_world.h"
+#include "comm/derived_worlds.h"
 
 namespace athanor::comm {
 

@@ -1,7 +1,7 @@
 #include "verify/plants/plant.h"
 
 #include "base/error.h"
-#include "comm/decorated_world.h"
+#include "comm/derived_worlds.h"
 #include "verify/plants/rows.h"
 
 namespace athanor::inline verify::plants {

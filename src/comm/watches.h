@@ -1,5 +1,5 @@
 #pragma once
-// An object that sees what a rank is about to send in the collectives of a group.
+// Objects that watch the calls of a group on one rank.
 
 #include <cstdint>
 
@@ -11,6 +11,7 @@ namespace athanor::comm {
 
 class Communicator;
 
+/// Sees what a rank is about to send in the collectives of a group.
 class SendWatch {
  public:
   virtual ~SendWatch() = default;
@@ -21,6 +22,16 @@ class SendWatch {
   ///                Values that are written into it are sent.
   /// @param for_maximum  the ranks' maximum is taken: −∞ then means that this rank has none.
   virtual void about_to_send(const Communicator& group, int64_t number, const at::Tensor& sent, bool for_maximum) = 0;
+};
+
+/// Sees where a stream of a device waits for collectives and messages of a group.
+class StallWatch {
+ public:
+  virtual ~StallWatch() = default;
+  /// Called on the caller's thread right before and right after a wait for a call of the group is queued on the
+  /// caller's current stream (Pending::wait). Neither may wait for a device or for another rank.
+  virtual void stall_begins() = 0;
+  virtual void stall_ends() = 0;
 };
 
 }  // namespace athanor::comm

@@ -1,10 +1,24 @@
 #pragma once
-// A world whose ranks have other numbers, so that each process does what another did before.
+// Worlds made of another one: with something around the backends of its groups, or with other numbers of its ranks.
+
+#include <torch/csrc/distributed/c10d/Backend.hpp>
+
+#include <functional>
+#include <memory>
 
 #include "comm/world.h"
 
 namespace athanor::comm {
 
+/// Returns the backend that a group of several ranks has instead of `backend`; may return that one.
+using WrapGroup = std::function<c10::intrusive_ptr<c10d::Backend>(const GroupOptions& options,
+                                                                  c10::intrusive_ptr<c10d::Backend> backend)>;
+
+/// Returns a world whose groups of make_group() are wrapped, which may change what they compute; World::all() stays as
+/// it is. `world` must outlive it.
+std::unique_ptr<World> decorated_world(World& world, WrapGroup wrap);
+
+/// A world whose ranks have other numbers, so that each process does what another did before.
 class RenumberedWorld : public World {
  public:
   /// Rank r of this world is rank (r + shift) mod size of `base`, which must outlive it. Collective.
