@@ -2,9 +2,12 @@
 // Self-attention of one layer: projections of queries, keys and values, their norm and clipping, rotation, attention,
 // output projection.
 
+#include <cstdint>
+#include <vector>
+
 #include "config/families.h"
-#include "model/kv_cache.h"
 #include "ops/attention.h"
+#include "ops/cache_attention.h"
 #include "ops/rope.h"
 #include "ops/tree_attention.h"
 #include "parallel/observer.h"
@@ -12,6 +15,31 @@
 #include "parallel/tensor_parallel.h"
 
 namespace athanor::inline model {
+
+/// One layer's keys (rotated) and values: each text has a slot. On the device of the model.
+struct KvCache {
+  Tensor k, v;  ///< [slots, capacity, kv_heads of this rank, head_dim]
+};
+
+/// What a pass through the model appends to caches: the tokens of several texts, one text after the other, as one
+/// sequence [1, N]. Each text is either new, with all of its tokens, or has one token that follows those in its slot.
+struct NewTokens {
+  std::vector<int64_t> slots;    ///< [R], of each text; without new texts 0, 1, …, R − 1
+  std::vector<int64_t> lengths;  ///< [R], tokens here
+  std::vector<int64_t> past;     ///< [R], tokens in the slot: 0 for all texts, or for none
+
+  int64_t num_texts() const { return static_cast<int64_t>(slots.size()); }
+  bool begin_texts() const { return !past.empty() && past.front() == 0; }
+};
+
+/// The same, where the model is, in the form that layers read.
+struct CachedPass {
+  Tensor slots_N, positions_N;     ///< int64, of each token
+  Tensor last_R;                   ///< int64, index of each text's last token; undefined if each has one token
+  ops::Rotation rotation;          ///< [1, N, head_dim/2]
+  ops::DocumentLengths documents;  ///< lengths of new texts, which attend within themselves
+  ops::KeyCounts counts;           ///< for texts with one more token, which attends over its slot
+};
 
 class AttentionBlock {
  public:

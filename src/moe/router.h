@@ -39,7 +39,7 @@ struct BatchPosition {
 /// position in the global batch, and the expert.
 struct RouterNoise {
   /// The standard deviation. 0: no noise. Infinity: logits have no effect, so that choices, and those that a capacity
-  /// keeps by score, are functions of counters alone; a rounding cannot change them (verify/bf16_run.h).
+  /// keeps by score, are functions of counters alone; a rounding cannot change them (verify/small_model.h).
   double stddev = 0;
   uint64_t seed = 0;
   int64_t layer = 0;

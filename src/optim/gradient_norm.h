@@ -1,8 +1,10 @@
 #pragma once
-// The norm of the gradient over all parameters, whichever rank holds them.
+// The norm of the gradient over all parameters, whichever rank holds them, and the factor that clips by it.
 
 #include <vector>
 
+#include "config/run_config.h"
+#include "ops/tensor.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
@@ -38,5 +40,13 @@ GradientSquares gradient_squares(const ParameterStore& parameters, const ShardPl
 
 /// Returns the norms by rank from a result that is on the host.
 RankNorms norms_by_rank(const GradientSquares& squares, const ShardPlan& plan);
+
+/// Returns the factor by which gradients are multiplied: min(1, max_grad_norm / (grad_norm + 1e-6)). It is 1 if
+/// max_grad_norm is 0, or if clip_after_warmup is set and the update belongs to the warm-up.
+/// @param grad_norm   norm over the whole model, before clipping; finite.
+/// @param warming_up  is_warming_up (optim/schedule.h).
+double clip_scale(const OptimizerConfig& config, double grad_norm, bool warming_up);
+/// The same from a norm on a device: fp64, one element, there.
+Tensor clip_scale(const OptimizerConfig& config, const Tensor& grad_norm, bool warming_up);
 
 }  // namespace athanor::inline optim

@@ -3,15 +3,22 @@
 // result back to every rank that owns a piece.
 
 #include <functional>
+#include <map>
 #include <span>
 #include <vector>
 
 #include "layout/home_plan.h"
-#include "optim/tensor_parts.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
 namespace athanor::inline optim {
+
+/// The part of each parameter of `store` that tensor ranks cut (cut_dim_of_matrix), by tensor rank; empty without
+/// tensor ranks.
+using TensorParts = std::map<const BucketEntry*, std::vector<TensorPart>>;
+
+/// Collective over kTensor: the ranks tell each other where their parts begin and how long they are.
+TensorParts share_tensor_parts(const ParameterStore& store, const ShardPlan& shards);
 
 /// Matrices of one shape on their home rank.
 struct HomeStack {

@@ -3,7 +3,6 @@
 #include "base/error.h"
 #include "ops/sum_of_squares.h"
 #include "optim/adamw.h"
-#include "optim/clip.h"
 #include "optim/gradient_norm.h"
 #include "optim/schedule.h"
 

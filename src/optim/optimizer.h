@@ -25,7 +25,7 @@ namespace athanor::inline optim {
 struct Update {
   int64_t step = 0;       ///< number of the update in the run, from 1
   double lr = 0;          ///< learning rate of the step (schedule.h); the optimizer multiplies it by a group's lr_scale
-  double grad_scale = 1;  ///< the optimizer multiplies the gradients by it (clip.h)
+  double grad_scale = 1;  ///< the optimizer multiplies the gradients by it (gradient_norm.h)
   /// Used if the parameters are on a device, in place of grad_scale and of what apply returns: the host need not know
   /// these numbers before it queues the update. A grad_scale of NaN refuses the step.
   ops::OnDevice on_device = {};

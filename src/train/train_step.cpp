@@ -8,7 +8,7 @@
 
 #include "config/due.h"
 #include "ops/transfer.h"
-#include "optim/clip.h"
+#include "optim/gradient_norm.h"
 #include "train/gradients.h"
 #include "train/microbatch.h"
 #include "train/update_sums.h"

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "optim/tensor_parts.h"
+#include "optim/home_matrices.h"
 #include "parallel/parameters.h"
 #include "parallel/shard_plan.h"
 
