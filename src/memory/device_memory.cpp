@@ -52,12 +52,13 @@ std::string find_lacking_memory(const RunConfig& config, const std::vector<Devic
                                 const std::vector<std::string>& hosts, at::Device own) {
   const auto worst = std::ranges::max_element(ranks, {}, &DeviceMemory::lack);
   if (worst->lack() <= 0) return "";
-  const auto at = static_cast<size_t>(worst - ranks.begin());
-  const DeviceRank of{static_cast<int>(at), static_cast<int>(ranks.size()), number_hosts(hosts)};
-  const std::string where = ranks.size() > 1 ? fmt::format("the device of rank {} ({})", at, hosts[at]) : own.str();
+  const auto worst_rank = static_cast<size_t>(worst - ranks.begin());
+  const DeviceRank of{static_cast<int>(worst_rank), static_cast<int>(ranks.size()), number_hosts(hosts)};
+  const std::string where =
+      ranks.size() > 1 ? fmt::format("the device of rank {} ({})", worst_rank, hosts[worst_rank]) : own.str();
   return fmt::format("this run needs about {} of memory on {} ({}), and {} are free there; {}{}",
                      format_bytes(worst->need), where, describe_need(config, of), format_bytes(worst->free),
-                     what_would_fit(config, worst->free, of), describe_others(ranks, hosts, at));
+                     what_would_fit(config, worst->free, of), describe_others(ranks, hosts, worst_rank));
 }
 
 void check_device_memory(const RunConfig& config, comm::World& world, at::Device device) {

@@ -21,8 +21,8 @@
 #include "model/initialize.h"
 #include "optim/home_matrices.h"
 #include "parallel/testing/small_layouts.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
 
 namespace athanor::device_memory_test {

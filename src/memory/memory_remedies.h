@@ -1,6 +1,8 @@
 #pragma once
-// What a run can change in its configuration to need less memory, by the estimate of layout/memory.h.
+// What a run can change to need less memory, by the estimate of layout/memory.h: settings of its configuration, or the
+// number of its ranks.
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -27,7 +29,7 @@ std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, 
 
 /// Returns what to change so that the rank needs at most `bytes`: of each setting the mildest change that suffices
 /// alone ("train.micro_batch_size = 2 (7.10GiB) or …"), else all settings at their strongest together; and the fewest
-/// ranks on such devices that suffice (memory/rank_remedies.h). If nothing of this does: these ranks with all these
+/// ranks on such devices that suffice (fewest_ranks). If nothing of this does: these ranks with all these
 /// settings, else a smaller model.
 std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRank& of = {});
 
@@ -44,5 +46,30 @@ std::string describe_update(const MemoryNeed& need);
 
 /// Returns "4.00GiB of weights, …": the parts of the estimate, with the state of weights in its terms.
 std::string describe_need(const RunConfig& config, const DeviceRank& of = {});
+
+/// A layout of one axis more, or of a longer one.
+struct RankRemedy {
+  int ranks = 1;
+  std::string setting;    ///< "parallelism.expert_parallel_degree = 4"
+  double need_bytes = 0;  ///< what the fullest rank needs
+  RunConfig config;
+
+  /// Returns "4 ranks with parallelism.expert_parallel_degree = 4 (3.00GiB on each)".
+  std::string text(int ranks_now) const;
+};
+
+/// The job that does not fit, and what its ranks have.
+struct TightJob {
+  int ranks = 1;
+  int ranks_of_host = 1;  ///< also in a larger job, which has more hosts; on devices only its messages depend on it
+  double bytes = 0;       ///< that a rank may take
+  Multiplier multiplier = kDeviceMultiplier;
+};
+
+/// Returns the layout with the fewest ranks, not fewer than now, in which each rank fits, if there is one. Layouts
+/// differ from that of now in one degree: shard, expert, tensor or pipeline; of several with as many ranks it is the
+/// first in this order that fits. Where the number of ranks stays, or the expert degree asks for it, the shard degree
+/// differs, too, and is then part of `setting`. Degrees that the model or the batch do not allow are left out.
+std::optional<RankRemedy> fewest_ranks(const RunConfig& config, const TightJob& job);
 
 }  // namespace athanor::inline memory

@@ -11,8 +11,8 @@
 #include "memory/memory_remedies.h"
 #include "model/initialize.h"
 #include "ops/graph.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
 
 namespace athanor::out_of_memory_test {

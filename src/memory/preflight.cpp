@@ -11,7 +11,6 @@
 #include "layout/memory.h"
 #include "memory/device_memory.h"
 #include "memory/memory_remedies.h"
-#include "memory/rank_remedies.h"
 #include "memory/rank_share.h"
 
 namespace athanor::inline memory {

@@ -13,13 +13,13 @@ namespace athanor::inline memory {
 /// Returns the number of ranks on this rank's host, itself included.
 int count_ranks_of_host(const comm::World& world);
 
-/// Returns the threads of this rank: `wanted`, or, if that is 0, the number that this rank's environment asks for or
+/// Returns the threads of this rank: `wanted`. If that is 0, it is the number that this rank's environment asks for, or
 /// its equal share of the processors that the ranks of this host may run on (base/thread_share.h). Collective over the
 /// world if `wanted` is 0.
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 
 /// Returns whether the ranks of this host, with this many threads each, have more threads than processors that any of
-/// them may run on, so that their times depend on one another. Collective over the world.
+/// them may run on. Then their times depend on one another. Collective over the world.
 bool share_cores(comm::World& world, int threads);
 
 /// Returns true if fewer threads may be tried during the run (thread_trial.h): there are several, and no number was

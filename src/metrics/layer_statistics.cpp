@@ -9,7 +9,6 @@
 #include <string_view>
 
 #include "kernels/adamw.h"
-#include "train/pieces_in_range.h"
 #include "train/state_pieces.h"
 
 namespace athanor::inline metrics {

@@ -7,8 +7,8 @@
 #include "model/initialize.h"
 #include "ops/testing/other_orders.h"
 #include "ops/transfer.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 
 namespace athanor::layer_statistics_device_test {
 namespace {

@@ -11,7 +11,7 @@
 #include "comm/thread_ranks.h"
 #include "metrics/testing/observed_step.h"
 #include "model/initialize.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 
 namespace athanor::layer_statistics_test {
 namespace {

@@ -18,8 +18,8 @@
 #include "ops/testing/on_path.h"
 #include "parallel/testing/small_layouts.h"
 #include "run/dry_run.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/testing/steps.h"
 #include "train/train_step.h"
 

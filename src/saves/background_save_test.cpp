@@ -11,8 +11,8 @@
 #include "ops/transfer.h"
 #include "saves/staging_pool.h"
 #include "saves/testing/ranks.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/testing/steps.h"
 
 namespace athanor::background_save_test {

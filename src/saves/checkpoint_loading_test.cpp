@@ -14,8 +14,8 @@
 #include "saves/moment_ages.h"
 #include "saves/testing/ranks.h"
 #include "train/state_pieces.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/few_microbatches.h"
 
 namespace athanor::checkpoint_loading_test {
 namespace {

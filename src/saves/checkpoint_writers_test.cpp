@@ -7,7 +7,7 @@
 #include "arch/inventory.h"
 #include "layout/memory.h"
 #include "saves/testing/ranks.h"
-#include "train/testing/few_microbatches.h"
+#include "train/testing/batches.h"
 
 namespace athanor::checkpoint_writers_test {
 namespace {

@@ -12,8 +12,8 @@
 #include "ops/transfer.h"
 #include "record/run_folder.h"
 #include "saves/checkpointing.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
 
 namespace athanor::train_device_test {

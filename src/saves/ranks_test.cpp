@@ -12,7 +12,7 @@
 #include "layout/memory.h"
 #include "saves/moment_ages.h"
 #include "saves/testing/ranks.h"
-#include "train/testing/few_microbatches.h"
+#include "train/testing/batches.h"
 #include "train/testing/steps.h"
 
 namespace athanor::ranks_test {

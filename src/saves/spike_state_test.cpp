@@ -9,7 +9,7 @@
 #include "model/initialize.h"
 #include "record/run_folder.h"
 #include "saves/checkpointing.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 #include "train/testing/layout_cases.h"
 #include "train/train_step.h"
 

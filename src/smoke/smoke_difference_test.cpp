@@ -10,7 +10,7 @@
 #include "model/initialize.h"
 #include "smoke/smoke.h"
 #include "smoke/smoke_tracer.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 #include "train/testing/layout_cases.h"
 
 namespace athanor::smoke_difference_test {

@@ -40,7 +40,7 @@ class CapturedStage : public Stage {
     int64_t num_seen = 0, last_seen = 0;
     Tensor input;     // Labels::packed of the microbatch that is launched
     LossParts parts;  // what the graph computes; only their shapes and types are read
-    Tensor numbers;   // their values in one tensor (ops/fetched_numbers.h)
+    Tensor numbers;   // their values in one tensor (ops/transfer.h)
     std::optional<ops::Graph> graph;
   };
   Captured& captured_for(const Key& key);

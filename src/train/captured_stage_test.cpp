@@ -12,8 +12,8 @@
 #include "model/initialize.h"
 #include "ops/transfer.h"
 #include "train/microbatch.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/train_step.h"
 
 namespace athanor::captured_stage_test {

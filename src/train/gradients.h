@@ -7,7 +7,7 @@
 #include "optim/noise_probe.h"
 #include "parallel/pipeline.h"
 #include "train/step_report.h"
-#include "train/step_stopwatch.h"
+#include "train/stopwatches.h"
 #include "train/train_state.h"
 
 namespace athanor::inline train {

@@ -111,22 +111,23 @@ void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
     parts.push_back(documents.empty() ? at::empty({0}, at::kLong)
                                       : ops::pack_tables(documents, each.tokens.size(1), room));
   }
-  const Tensor there = ops::send(at::cat(parts), device);
-  int64_t at = 0;
+  const Tensor packed = ops::send(at::cat(parts), device);
+  int64_t begin = 0;
   for (size_t i = 0; i < microbatches.size(); ++i) {
     int64_t count = 0;
     for (size_t part = 3 * i; part < 3 * i + 3; ++part) count += parts[part].numel();
-    view_packed(there.narrow(0, std::exchange(at, at + count), count), microbatches[i].tokens, microbatches[i].labels);
+    view_packed(packed.narrow(0, std::exchange(begin, begin + count), count), microbatches[i].tokens,
+                microbatches[i].labels);
   }
 }
 
 void view_packed(const Tensor& packed, Tensor& tokens, Labels& labels) {
-  int64_t at = 0;
-  const auto take = [&](int64_t count) { return packed.narrow(0, std::exchange(at, at + count), count); };
+  int64_t begin = 0;
+  const auto take = [&](int64_t count) { return packed.narrow(0, std::exchange(begin, begin + count), count); };
   const int64_t batch = tokens.size(0), seq_len = tokens.size(1);
   tokens = take(tokens.numel()).view({batch, seq_len});
   labels.targets = take(labels.targets.numel()).view({batch, seq_len});
-  const Tensor tables = take(packed.numel() - at);
+  const Tensor tables = take(packed.numel() - begin);
   if (tables.numel() > 0) labels.documents.tables = ops::unpack_tables(tables, batch, seq_len);
   labels.packed = packed;
 }

@@ -12,7 +12,7 @@
 #include "comm/thread_ranks.h"
 #include "model/initialize.h"
 #include "train/microbatch.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 #include "train/testing/steps.h"
 #include "train/train_step.h"
 

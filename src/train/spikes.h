@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "train/step_limits.h"
+#include "train/step_guard.h"
 #include "train/usual_level.h"
 
 namespace athanor::inline train {

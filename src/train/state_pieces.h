@@ -2,6 +2,7 @@
 // A rank's part of the state as slices of whole tensors, named as checkpoints name them: the slices that it writes and
 // reads.
 
+#include <algorithm>
 #include <functional>
 #include <set>
 #include <string>
@@ -10,6 +11,7 @@
 #include "checkpoint/reader.h"
 #include "checkpoint/team.h"
 #include "checkpoint/writer.h"
+#include "layout/buckets.h"
 #include "layout/shards.h"
 #include "parallel/share.h"
 #include "train/optimizer_pieces.h"
@@ -50,7 +52,7 @@ std::vector<TargetView> state_targets(TrainState& state, const FreshState& fresh
 /// Sets the optimizers' state to zero, after a load that may have filled some of it.
 void zero_optimizer_state(TrainState& state);
 /// To be called when the targets of every rank are full: what begins fresh becomes zero, as a checkpoint that was
-/// passed over may have filled some of it, ranks that own the same elements get them as checkpoint.load determines,
+/// passed over may have filled some of it. Ranks that own the same elements get them as checkpoint.load determines,
 /// then the ranks gather the weights that forward reads. Collective.
 void share_loaded_state(TrainState& state, const FreshState& fresh);
 
@@ -61,5 +63,16 @@ void share_loaded_state(TrainState& state, const FreshState& fresh);
 ///        may call it at once.
 void load_master(ModelState& model, SharedBy how,
                  const std::function<void(const std::string& name, int64_t first, std::span<float> out)>& read);
+
+// Pieces of flat memory in order, and those of them that lie in a range.
+
+/// Calls visit(common, piece) for each piece that has elements in `range`, in order; `common` are these elements.
+/// @param pieces  each with a FlatRange `range`, in the order of flat memory.
+template <class Pieces, class Visit>
+void for_each_piece_in(const Pieces& pieces, FlatRange range, Visit visit) {
+  auto piece = std::ranges::lower_bound(pieces, range.begin + 1, {}, [](const auto& p) { return p.range.end; });
+  for (; piece != pieces.end() && piece->range.begin < range.end; ++piece)
+    visit(intersect(piece->range, range), *piece);
+}
 
 }  // namespace athanor::inline train

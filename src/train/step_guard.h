@@ -2,12 +2,18 @@
 // Decides whether an update may be applied. The decision is a function of reduced values, so every rank makes the same.
 
 #include <cmath>
+#include <limits>
 #include <string>
 
 #include "parallel/parameters.h"
-#include "train/step_limits.h"
 
 namespace athanor::inline train {
+
+/// The most that a step may have and be applied.
+struct StepLimits {
+  double loss = std::numeric_limits<double>::infinity();  ///< mean over targets
+  double grad_norm = std::numeric_limits<double>::infinity();
+};
 
 enum class Verdict {
   kApply,

@@ -11,7 +11,7 @@
 #include "optim/schedule.h"
 #include "parallel/loss_sum.h"
 #include "train/step_report.h"
-#include "train/step_stopwatch.h"
+#include "train/stopwatches.h"
 #include "train/train_state.h"
 #include "train/update_observer.h"
 

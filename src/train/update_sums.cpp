@@ -9,7 +9,6 @@
 #include "arch/inventory.h"
 #include "ops/update_memory.h"
 #include "optim/muon.h"
-#include "train/pieces_in_range.h"
 #include "train/state_pieces.h"
 
 namespace athanor::inline train {
@@ -157,11 +156,11 @@ double count_update_sums_bytes(const ParameterStore& parameters, const ShardPlan
   const std::vector<EntryPart> pieces = canonical_parts(parameters, plan);
   double most = 0;
   const auto add_range = [&](FlatRange range) {
-    for (int64_t at = range.begin; at < range.end; at += kUpdateBlock) {
+    for (int64_t begin = range.begin; begin < range.end; begin += kUpdateBlock) {
       int64_t elements = 0, largest = 0;
-      for_each_piece_in(pieces, {at, std::min(range.end, at + kUpdateBlock)}, [&](FlatRange here, const EntryPart&) {
-        elements += here.size(), largest = std::max(largest, here.size());
-      });
+      for_each_piece_in(
+          pieces, {begin, std::min(range.end, begin + kUpdateBlock)},
+          [&](FlatRange here, const EntryPart&) { elements += here.size(), largest = std::max(largest, here.size()); });
       most = std::max(most, copied * static_cast<double>(elements) + results * static_cast<double>(largest));
     }
   };

@@ -1,9 +1,10 @@
 #pragma once
 // How large a number of the steps usually is (a loss, a gradient norm), so that a value far above it is noticed.
 //
-// A value is beyond the limit if it is above the median of the last 128 values by more than 5 times the distance from
-// the median to the 95th percentile, and above `least` times the median. For noise with a normal distribution that is
-// about 8 standard deviations. Nothing is beyond before there are 32 values, and what is beyond is not among them.
+// A value is beyond the limit if two things hold: it is above the median of the last 128 values by more than 5 times
+// the distance from there to the 95th percentile, and above `least` times the median. For noise with a normal
+// distribution that is about 8 standard deviations. Nothing is beyond before there are 32 values, and what is beyond is
+// not among them.
 //
 // A rise that lasts is no row of outliers. After four values in a row that are beyond, the level is tried to which they
 // would belong: that of their lower quartile, which an outlier among them does not move, with the spread that the

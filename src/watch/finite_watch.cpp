@@ -7,7 +7,7 @@
 #include "comm/communicator.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
-#include "train/seconds_into.h"
+#include "train/stopwatches.h"
 
 namespace athanor::inline watch {
 namespace {

@@ -9,7 +9,7 @@
 #include "config/due.h"
 #include "ops/transfer.h"
 #include "parallel/share.h"
-#include "train/seconds_into.h"
+#include "train/stopwatches.h"
 #include "watch/block_hashes.h"
 
 namespace athanor::inline watch {

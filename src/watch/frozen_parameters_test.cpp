@@ -5,7 +5,7 @@
 #include "comm/thread_ranks.h"
 #include "guarded/device.h"
 #include "model/initialize.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 #include "train/testing/layout_cases.h"
 #include "train/train_step.h"
 

@@ -10,7 +10,7 @@
 #include "base/text.h"
 #include "config/due.h"
 #include "parallel/share.h"
-#include "train/seconds_into.h"
+#include "train/stopwatches.h"
 
 namespace athanor::inline watch {
 namespace {

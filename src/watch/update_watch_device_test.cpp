@@ -6,8 +6,8 @@
 #include "metrics/testing/observed_step.h"
 #include "model/initialize.h"
 #include "ops/transfer.h"
+#include "train/testing/batches.h"
 #include "train/testing/device_case.h"
-#include "train/testing/fixed_batch.h"
 #include "train/testing/steps.h"
 
 namespace athanor::update_watch_device_test {

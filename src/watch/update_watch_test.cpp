@@ -11,7 +11,7 @@
 #include "metrics/layer_statistics.h"
 #include "metrics/testing/observed_step.h"
 #include "saves/testing/ranks.h"
-#include "train/testing/few_microbatches.h"
+#include "train/testing/batches.h"
 #include "train/testing/steps.h"
 
 namespace athanor::update_watch_test {

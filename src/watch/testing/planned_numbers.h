@@ -12,7 +12,7 @@
 #include "model/initialize.h"
 #include "ops/transfer.h"
 #include "train/microbatch.h"
-#include "train/testing/fixed_batch.h"
+#include "train/testing/batches.h"
 #include "train/testing/layout_cases.h"
 #include "train/train_step.h"
 #include "watch/numbers_verdict.h"

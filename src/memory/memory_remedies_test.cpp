@@ -1,4 +1,3 @@
-#include "memory/rank_remedies.h"
 
 #include <fmt/core.h>
 #include <gtest/gtest.h>
@@ -15,7 +14,7 @@
 #include "memory/preflight.h"
 #include "train/testing/device_case.h"
 
-namespace athanor::rank_remedies_test {
+namespace athanor::memory_remedies_test {
 namespace {
 
 // So large that the buffers of communicators, which further ranks add, are a small part.
@@ -142,4 +141,4 @@ TEST(RankRemedies, AreOfferedForTheMemoryOfAHostAsWell) {
 }
 
 }  // namespace
-}  // namespace athanor::rank_remedies_test
+}  // namespace athanor::memory_remedies_test

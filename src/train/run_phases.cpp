@@ -1,4 +1,4 @@
-#include "train/phase_times.h"
+#include "train/run_phases.h"
 
 #include <utility>
 

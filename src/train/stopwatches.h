@@ -1,5 +1,5 @@
 #pragma once
-// Where the time of a step goes.
+// Stopwatches that add what they measure to a sum: of a step, and of a part of the program.
 
 #include <chrono>
 
@@ -29,6 +29,19 @@ class StepStopwatch {
   const Mesh& mesh_;
   double waited_s_ = 0;
   Clock::time_point last_;
+};
+
+/// Measures how long a part of the program takes: adds the seconds for which it lives to a sum.
+class SecondsInto {
+ public:
+  explicit SecondsInto(double& sum) : sum_(sum) {}
+  ~SecondsInto() { sum_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin_).count(); }
+  SecondsInto(const SecondsInto&) = delete;
+  SecondsInto& operator=(const SecondsInto&) = delete;
+
+ private:
+  double& sum_;
+  std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 }  // namespace athanor::inline train
