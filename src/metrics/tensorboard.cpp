@@ -13,9 +13,8 @@
 #include "base/process.h"
 #include "base/wall_clock.h"
 #include "config/dump.h"
-#include "metrics/protobuf.h"
+#include "metrics/event_format.h"
 #include "metrics/tensorboard_values.h"
-#include "metrics/tfrecord.h"
 
 namespace athanor::inline metrics {
 namespace fs = std::filesystem;

@@ -12,7 +12,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/testing/file_size_limit.h"
-#include "metrics/tfrecord.h"
+#include "metrics/event_format.h"
 
 namespace athanor::tensorboard_test {
 namespace {

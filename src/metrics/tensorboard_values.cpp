@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
-#include "metrics/protobuf.h"
+#include "metrics/event_format.h"
 
 namespace athanor::inline metrics {
 namespace {

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "ops/transfer.h"
-#include "watch/neighbour_waves.h"
 
 namespace athanor::inline watch {
 namespace {

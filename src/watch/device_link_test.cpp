@@ -8,7 +8,6 @@
 #include "comm/testing/played_groups.h"
 #include "ops/transfer.h"
 #include "train/testing/layout_cases.h"
-#include "watch/neighbour_waves.h"
 #include "watch/probe.h"
 
 namespace athanor::device_link_test {

@@ -15,14 +15,26 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "train/train_state.h"
 #include "watch/block_hashes.h"
-#include "watch/equal_copies.h"
 
 namespace athanor::inline watch {
+
+/// A difference between the ranks of a group.
+struct UnequalCopies {
+  size_t index = 0;                   ///< which of the compared numbers is the first that differs
+  std::vector<int> wrong_ranks = {};  ///< in the group, ascending: those without the value that most ranks have
+  bool is_known = true;               ///< false: no value is that of most ranks, and wrong_ranks are all of them
+};
+
+/// Compares numbers of which each rank of the group has the same list, if all is right. Collective over the group: a
+/// maximum, and if ranks differ a gather of one number. The result is the same on all ranks.
+std::optional<UnequalCopies> find_unequal_copies(comm::Communicator& group, std::span<const int64_t> numbers);
 
 class Integrity {
  public:

@@ -16,7 +16,6 @@
 #include "base/wall_clock.h"
 #include "ops/transfer.h"
 #include "watch/device_link.h"
-#include "watch/neighbour_waves.h"
 
 namespace athanor::inline watch {
 namespace {

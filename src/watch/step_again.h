@@ -1,22 +1,44 @@
 #pragma once
-// Computes the gradients of a step again with the work of each rank done by another, to learn whether a value that is
+// Computes the gradients of a step again with the work of each rank done by another. That shows whether a value that is
 // not finite follows the work or stays with the rank. The bits of a microbatch do not depend on who computes it.
 //
 // If other ranks have the same weights, they only get the sequences. Otherwise each rank gets the weights and the
-// sequences of the rank that it stands in for, in a second model with further groups, which needs memory for these
+// sequences of the rank that it stands in for, in a second model with further groups. That needs memory for these
 // weights and their gradients while the first model keeps its own.
 
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "layout/layout.h"
 #include "parallel/rank_nodes.h"
 #include "train/train_state.h"
 #include "watch/finite_watch.h"
-#include "watch/stand_ins.h"
 
 namespace athanor::inline watch {
+
+/// Which rank does the work of which other one when a step is computed again on other nodes.
+struct StandIns {
+  /// What a rank takes over: the sequences of another data rank, for which it has the same weights; or another rank's
+  /// place in the layout, with its weights, where no other node has these.
+  enum class TakesOver { kSequences, kPlace };
+  TakesOver what = TakesOver::kSequences;
+  /// kSequences: data rank d does the work of data rank d − shift (mod data ranks), which has its other coordinates.
+  /// kPlace: rank r does that of rank r − shift (mod ranks).
+  int shift = 0;
+
+  /// Returns the rank that does the work of `rank`.
+  int stand_in_for(const Layout& layout, int rank) const;
+  /// Returns the rank whose work `rank` does.
+  int replaced_by(const Layout& layout, int rank) const;
+};
+
+/// Returns stand-ins of which the one for `rank` is on another node; nothing if all ranks are on one node. They take
+/// over sequences if some node other than this rank's has its weights, those of its experts too.
+/// @param node_of_rank  for each rank of the layout.
+std::optional<StandIns> choose_stand_ins(const Layout& layout, const std::vector<int>& node_of_rank, int rank);
 
 /// A step that was not applied.
 struct RefusedStep {

@@ -1,14 +1,29 @@
 #pragma once
-// Writes protobuf messages by hand: the few that TensorBoard's event files need.
+// The bytes of TensorBoard's event files: TensorFlow's records, each with a protobuf message in it. A record is
+//
+//   length u64 | masked CRC-32C of the length u32 | payload | masked CRC-32C of the payload u32      little-endian
 
 #include <bit>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
-namespace athanor::inline metrics::protobuf {
+namespace athanor::inline metrics {
 
-/// A message in the wire format: (field number << 3 | wire type), then the value. Fields are added in any order.
+/// Returns the CRC-32C (Castagnoli), RFC 3720 appendix B.4.
+uint32_t crc32c(std::string_view bytes);
+
+/// Returns the CRC as it is stored: rotated and shifted, so that a checksum over bytes that contain checksums stays
+/// sound.
+uint32_t masked_crc32c(std::string_view bytes);
+
+/// Returns the record of a payload.
+std::string frame_record(std::string_view payload);
+
+namespace protobuf {
+
+/// A message, written by hand, since an event file needs only a few. It is in the wire format: (field number << 3 |
+/// wire type), then the value. Fields are added in any order.
 class Message {
  public:
   Message& integer(int field, uint64_t value) {
@@ -41,4 +56,6 @@ class Message {
   std::string wire_;
 };
 
-}  // namespace athanor::inline metrics::protobuf
+}  // namespace protobuf
+
+}  // namespace athanor::inline metrics

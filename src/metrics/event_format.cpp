@@ -1,4 +1,4 @@
-#include "metrics/tfrecord.h"
+#include "metrics/event_format.h"
 
 #include <array>
 #include <bit>

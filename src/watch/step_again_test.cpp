@@ -1,4 +1,4 @@
-#include "watch/stand_ins.h"
+#include "watch/step_again.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "train/testing/layout_cases.h"
 
-namespace athanor::stand_ins_test {
+namespace athanor::step_again_test {
 namespace {
 
 std::vector<int> nodes_of(int ranks, int per_node) {
@@ -74,4 +74,4 @@ TEST(StandIns, SequencesOfABalanceGroupStayTogether) {
 }
 
 }  // namespace
-}  // namespace athanor::stand_ins_test
+}  // namespace athanor::step_again_test
