@@ -17,7 +17,7 @@ void keep_warmup(RunConfig& config, const Team& team);
 /// decides. Collective over `team`.
 void keep_dtype(RunConfig& config, const Team& team, const std::string& chip = "this CPU");
 
-/// Replaces a validation interval that followed from the data (run/validation_interval.h) by that of the previous
+/// Replaces a validation interval that followed from the data (run/validation.h) by that of the previous
 /// attempt, if there is one. Collective over `team`.
 void keep_validation_interval(RunConfig& config, const Team& team);
 

@@ -1,15 +1,18 @@
 #include "run/validation.h"
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
 #include <set>
 
+#include "base/log.h"
+#include "base/text.h"
 #include "ops/transfer.h"
+#include "run/kept_defaults.h"
 #include "train/microbatch.h"
 #include "train/unreadable_data.h"
 
 namespace athanor::inline run {
-
 namespace {
 
 // Returns the first `rows` rows as a batch that has only those of the microbatches `numbers`.
@@ -101,6 +104,73 @@ double unigram_entropy(const Dataset& dataset, const Mesh& mesh, const Worked& w
   });
   world.all_reduce(at::from_blob(counts.data(), {static_cast<int64_t>(counts.size())}, at::kLong)).wait();
   return dataset::unigram_entropy(counts);
+}
+
+std::optional<RunValidation::NotFinite> RunValidation::validate(const StageData& data, StepMetrics& metrics) {
+  const auto& sources = data.validation;
+  if (sources.empty()) return std::nullopt;
+  const auto sequences = static_cast<double>(state_.config.train.validation_sequences);
+  double loss = 0;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    const auto& [name, share, dataset] = sources[i];
+    const std::string source = sources.size() > 1 ? name : "";
+    const double source_loss =
+        validation_loss(state_.model, dataset, std::max<int64_t>(1, std::llround(share * sequences)), state_.config,
+                        state_.data.eos_id);
+    if (i == unigram_entropies_.size())
+      unigram_entropies_.push_back(
+          unigram_entropy(dataset, mesh_, [this](int64_t num_bytes) { mesh_.world().note_work(num_bytes); }));
+    if (!std::isfinite(source_loss)) return NotFinite{source_loss, source};
+    log::info("step {}: validation loss {:.4f}{} (unigram entropy of the same split: {:.4f})", metrics.step,
+              source_loss, source.empty() ? "" : " of " + name, unigram_entropies_[i]);
+    if (!source.empty()) metrics.validation_losses[name] = source_loss;
+    loss += share * source_loss;
+  }
+  metrics.validation_loss = loss;
+  if (sources.size() > 1) log::info("step {}: validation loss {:.4f} of the mix", metrics.step, loss);
+  return std::nullopt;
+}
+
+namespace {
+
+std::vector<std::string> names_without_validation(const StageData& data) {
+  std::set<std::string> with;
+  for (const auto& source : data.validation) with.insert(source.name);
+  std::vector<std::string> without;
+  for (const auto& source : data.train.sources())
+    if (!with.contains(source.name)) without.push_back(source.name);
+  return without;
+}
+
+void tell_what_is_not_validated(const std::vector<StageData>& stages) {
+  std::set<std::string> told;  // phases often have the same sources, and a ramp always
+  for (const StageData& data : stages) {
+    const auto without = names_without_validation(data);
+    if (without.empty() || !told.insert(join(without)).second) continue;
+    if (data.validation.empty())
+      log::warn_on_all("no validation instances in {}{}, so it is not validated", join(without),
+                       data.stage.name.empty() || data.stage.is_of_ramp ? "" : ", the data of " + data.stage.name);
+    else
+      log::warn_on_all("no validation split, so not in the validation loss: {}", join(without));
+  }
+}
+
+}  // namespace
+
+void settle_validation_interval(RunConfig& config, std::vector<StageData>& stages, const Team& team) {
+  CountOrAuto& interval = config.train.validation_interval;
+  const bool any = std::ranges::any_of(stages, [](const StageData& data) { return !data.validation.empty(); });
+  if (interval.is_auto) {
+    interval = any ? kDefaultValidationInterval : 0;
+    keep_validation_interval(config, team);
+  } else {
+    ATHANOR_CHECK(any || interval.is_off(),
+                  "train.validation_interval is {} but {} has no validation split; prepare it with "
+                  "--validation-fraction 0.01, or set the interval to 0",
+                  interval.count, join(names_without_validation(stages.front())));
+  }
+  for (StageData& data : stages) data.stage.config.train.validation_interval = interval;
+  if (any && !interval.is_off()) tell_what_is_not_validated(stages);
 }
 
 }  // namespace athanor::inline run

@@ -1,10 +1,10 @@
-#include "run/start_facts.h"
+#include "run/start_lines.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-namespace athanor::start_facts_test {
+namespace athanor::start_lines_test {
 namespace {
 
 TEST(StartFacts, ConsecutiveRanksOfAHostStandTogether) {
@@ -46,4 +46,4 @@ TEST(StartFacts, HostsWithOtherCpusThanTheFirstAreNamedWithTheirRanks) {
 }
 
 }  // namespace
-}  // namespace athanor::start_facts_test
+}  // namespace athanor::start_lines_test

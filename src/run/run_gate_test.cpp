@@ -1,6 +1,6 @@
 // Which earlier evaluations the rules of a run compare with.
 
-#include "run/evaluation_history.h"
+#include "run/run_gate.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 #include "base/testing/folder_test.h"
 #include "record/run_history.h"
 
-namespace athanor::evaluation_history_test {
+namespace athanor::run_gate_test {
 namespace {
 
 class EarlierScores : public FolderTest {
@@ -106,4 +106,4 @@ TEST(EvaluationScoresAsJson, AreReadAsTheyWereWritten) {
 }
 
 }  // namespace
-}  // namespace athanor::evaluation_history_test
+}  // namespace athanor::run_gate_test

@@ -1,4 +1,4 @@
-#include "run/validation_interval.h"
+#include "run/validation.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "memory/preflight.h"
 #include "train/testing/prepared_data.h"
 
-namespace athanor::validation_interval_test {
+namespace athanor::validation_test {
 namespace {
 
 class ValidationInterval : public FolderTest {
@@ -70,4 +70,4 @@ TEST_F(ValidationInterval, CommandsThatReadNoInstancesTakeTheirLengthFromTheData
 }
 
 }  // namespace
-}  // namespace athanor::validation_interval_test
+}  // namespace athanor::validation_test
