@@ -1,19 +1,104 @@
 #include "verify/compare.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <map>
+#include <string>
+#include <utility>
 
-#include "verify/cancelling.h"
-#include "verify/expert_counts.h"
+#include "arch/inventory.h"
+#include "config/families.h"
+#include "config/run_config.h"
 #include "verify/own_gradients.h"
 #include "verify/parts.h"
-#include "verify/quantities.h"
 #include "verify/second_backwards.h"
+#include "verify/trace.h"
 
 namespace athanor::inline verify {
 namespace {
+
+// If a gradient is the difference of terms that nearly cancel, its errors keep the size of the terms, so a bound must
+// be relative to that size. CancellingSizes estimates it. Below, dX is the gradient of X, and x a token's input of the
+// layer. P are the probabilities of attention, O is its output, and Q, K, V are the queries, keys and values.
+//
+// Attention. Backward of the softmax subtracts two numbers of the size of dP = dO · Vᵀ from each other. Take a token
+// that sees only itself, or whose output reaches a loss only with a small coefficient: its gradients of queries and
+// keys consist of nothing but the rounding of these numbers. With two tokens in a sequence, the last of which has no
+// target, they are 600 times smaller than elsewhere, but their errors are not. dV = Pᵀ · dO is made from the same dO
+// and does not cancel, so the sizes follow from it. A score's gradient has the size ‖dV‖ · rms(V). The gradients of the
+// weights that make Q and K have the factor x in addition, as has that of the weights that make V. The key with which a
+// query's score is computed has the size of a normed vector, or rms(K), divided by √head_dim. If the query was normed,
+// its gradient is divided by rms(Q). The gradient of a norm's weight lacks the factor x, whose size is √hidden.
+//
+// Routers whose weights are scaled to sum to 1. A weight w is a share of its sum, so backward subtracts the mean of the
+// chosen experts' gradients from each. Nothing is left if there is only one expert (k = 1), and little if one has
+// nearly all of the weight. The term that cancels, for each token and expert, is w · ⟨dY, Y⟩. Y = W · H is the expert's
+// output, W its down projection [D, F] and H its input of width F. dW is made from the same w · dY and from H, so the
+// size of the term is ‖dW‖ · ‖W‖ / √(F · D). The gradient of the router's weight has the factor x in addition, √D.
+
+// Estimates the sizes from the gradients of `one` (the reference's run) and from the parameters that both runs had
+// before a step, which `layout` has recorded. `small`, `layout` and `one` must outlive this object.
+class CancellingSizes {
+ public:
+  // @param kind  of the gradients, as WholeTrace::values takes it.
+  CancellingSizes(const RunConfig& small, const WholeTrace& layout, const WholeTrace& one, std::string kind)
+      : config_(small), layout_(layout), one_(one), kind_(std::move(kind)) {}
+
+  // Returns the Euclidean norm of the cancelling terms over the whole parameter; 0 if nothing is known to cancel.
+  double size(const ParameterSpec& spec, int64_t step) const;
+
+ private:
+  double of_attention(const ParameterSpec& spec, int64_t step) const;
+  double of_router(const ParameterSpec& spec, int64_t step) const;
+  double projected_size(const std::string& projection, int64_t step) const;
+
+  const RunConfig& config_;
+  const WholeTrace &layout_, &one_;
+  std::string kind_;
+};
+
+double whole_norm(const std::vector<float>& values) {
+  return norm_of(values.data(), static_cast<int64_t>(values.size()));
+}
+
+double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
+  switch (spec.role) {
+    case Role::kQuery:
+    case Role::kKey:
+    case Role::kQkNorm: return of_attention(spec, step);
+    case Role::kRouter: return config_.model.norm_topk_prob ? of_router(spec, step) : 0;
+    default: return 0;
+  }
+}
+
+double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) const {
+  const std::string prefix = spec.name.substr(0, spec.name.find("self_attn.") + 10);
+  const double size =
+      whole_norm(one_.values(step, kind_, prefix + "v_proj.weight")) * projected_size(prefix + "v_proj", step);
+  if (spec.role == Role::kQkNorm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
+  if (family_of(config_.model).qk_norm == QkNorm::kNone) {
+    return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
+  }
+  return size / projected_size(prefix + (spec.role == Role::kQuery ? "q_proj" : "k_proj"), step);
+}
+
+double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const {
+  const std::string down = spec.name.substr(0, spec.name.find("gate.weight")) + "experts.down_proj.weight";
+  const double one_expert =  // ‖W‖ of one expert
+      whole_norm(layout_.values(step - 1, "master", down)) / std::sqrt(static_cast<double>(config_.model.num_experts));
+  return whole_norm(one_.values(step, kind_, down)) * one_expert /
+         std::sqrt(static_cast<double>(config_.model.expert_intermediate_size()));
+}
+
+// Returns the root mean square of a projection's output for normed tokens.
+double CancellingSizes::projected_size(const std::string& projection, int64_t step) const {
+  const auto& weight = layout_.values(step - 1, "master", projection + ".weight");
+  const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);
+  return std::max(whole_norm(weight) / std::sqrt(std::max(1.0, rows)), 1e-30);
+}
 
 constexpr const char* kComparedQuantities[] = {kFirstParameters, kNumbers,           kNormQuantity, kCounts,
                                                kFirstGradients,  kLaterGradients,    kDrawnLabels,  kDrawnGradients,
@@ -189,6 +274,23 @@ std::vector<std::string> find_bit_differences(const RunConfig& small, const Whol
     if (!lines.empty()) break;
   }
   return lines;
+}
+
+CountDifference compare_expert_counts(const std::string& what, const std::vector<int64_t>& counts,
+                                      const std::vector<int64_t>& expected, int64_t num_sparse_layers) {
+  if (counts == expected) return {what, 0};
+  if (counts.size() != expected.size()) return {what, 1};
+  double off = 0, all = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    off += std::abs(static_cast<double>(counts[i] - expected[i]));
+    all += static_cast<double>(expected[i]);
+  }
+  const auto first = static_cast<size_t>(std::ranges::mismatch(counts, expected).in1 - counts.begin()),
+             width = counts.size() / static_cast<size_t>(num_sparse_layers);
+  const std::string where =
+      width > 1 ? fmt::format("layer {}, expert {}", first / width, first % width) : fmt::format("layer {}", first);
+  return {fmt::format("{} (sparse {}: {} instead of {})", what, where, counts[first], expected[first]),
+          off / std::max(all, 1.0)};
 }
 
 }  // namespace athanor::inline verify

@@ -5,6 +5,7 @@
 // of one step, whatever came before, and what the layout carries from step to step is compared with its own gradients
 // (own_gradients.h).
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,9 +15,11 @@
 
 namespace athanor::inline verify {
 
-inline constexpr const char* kNormQuantity = "gradient norm";
-inline constexpr const char* kHessianQuantity = "Hessians";
-inline constexpr const char* kParametersQuantity = "parameters";
+// The names of the quantities that are compared, as the report shows them.
+inline constexpr const char *kFirstParameters = "initial parameters", *kNumbers = "loss and its parts",
+                            *kCounts = "expert counts", *kFirstGradients = "gradients, step 1",
+                            *kLaterGradients = "gradients, later", *kNormQuantity = "gradient norm",
+                            *kHessianQuantity = "Hessians", *kParametersQuantity = "parameters";
 
 /// The comparison of one quantity that came closest to its bound, or went furthest beyond it.
 struct Comparison {
@@ -50,5 +53,16 @@ Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTr
 /// Returns a line for each number, gradient or parameter whose bits differ, in the first step that has any; empty if
 /// all are equal.
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b);
+
+struct CountDifference {
+  std::string name;  ///< "chosen", or with the first difference: "chosen (sparse layer 1, expert 0: 22 instead of 21)"
+  double error = 0;  ///< sum of the absolute differences as a share of the sum of the expected counts; 0: equal
+};
+
+/// Compares how many tokens each expert of each layer got in two runs.
+/// @param what  name of what is counted.
+/// @param counts, expected  for each sparse layer in order, a count for each expert, or one count for the layer.
+CountDifference compare_expert_counts(const std::string& what, const std::vector<int64_t>& counts,
+                                      const std::vector<int64_t>& expected, int64_t num_sparse_layers);
 
 }  // namespace athanor::inline verify

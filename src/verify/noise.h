@@ -2,10 +2,10 @@
 // Bounds on how far apart two correct computations of one step may be because they round differently.
 //
 // A computation is a chain of operations. An operation with inner length n (a product, a sum) makes n roundings. A
-// rounding is about uniform in ±u of its number's size and independent of the others, so its variance is u² / 3, and
-// the variance of the chain's relative error is the sum over all of its operations (the probabilistic analysis of
-// Higham and Mary, SIAM J. Sci. Comput. 2019, in its form with variances). u is 2^-24 for additions (always fp32), and
-// 2^-24 or 2^-8 for stored results (fp32 or bf16). Chains are followed through the small model's own shapes: forward,
+// rounding is about uniform in ±u of its number's size and independent of the others, so its variance is u² / 3. The
+// variance of the chain's relative error is the sum over all of its operations (the probabilistic analysis of Higham
+// and Mary, SIAM J. Sci. Comput. 2019, in its form with variances). u is 2^-24 for additions (always fp32), and 2^-24
+// or 2^-8 for stored results (fp32 or bf16). Chains are followed through the small model's own shapes: forward,
 // backward (the same products transposed), the sum over the batch's tokens, the sums over ranks. If n tensor ranks
 // share a product, each rounds its part before it is sent, and each of the log2(n) sums is rounded after.
 //
@@ -16,8 +16,8 @@
 //
 // Errors are relative to a tensor's Euclidean norm. A linear map, a norm or a sum passes them on with a gain of about
 // 1. A product of two computed factors (attention's weights and values, the gated unit, an expert's weight) adds the
-// errors of both, and any path through a layer contains at most two such products: kGain = 2 = √2 · √2. Both of the
-// runs that are compared have errors: another √2. The bound is kDeviations = 7 standard deviations: a normal number is
+// errors of both. Any path through a layer contains at most two such products: kGain = 2 = √2 · √2. Both of the runs
+// that are compared have errors: another √2. The bound is kDeviations = 7 standard deviations: a normal number is
 // beyond it in 2.6e-12 of all cases, so that of 10^4 comparisons one fails by chance in 3 of 10^8 verifications.
 //
 // A wrong computation, in contrast to a rounded one, has an error near 1 (a sum not taken, taken twice, over other

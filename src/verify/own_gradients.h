@@ -8,9 +8,9 @@
 
 namespace athanor::inline verify {
 
-/// Compares the gradient norm that the run reports with the norm of the gradients that it recorded, and its parameters
-/// (and Sophia-G's Hessians) with those that their optimizers, in double precision, compute from these gradients
-/// (replay/replay.h), starting from the initial parameters. So it finds an update that some rank makes from other
+/// Compares the gradient norm that the run reports with the norm of the gradients that it recorded. Its parameters (and
+/// Sophia-G's Hessians) are compared with those that their optimizers compute from these gradients, in double precision
+/// and from the initial parameters on (replay/replay.h). So it finds an update that some rank makes from other
 /// gradients, makes twice, or makes with moments that were lost on the way. Returns one comparison for each norm, and
 /// for each parameter (or expert of it) and step.
 /// @param small  the model and the optimizer's settings that the run should have had.

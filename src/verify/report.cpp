@@ -3,7 +3,7 @@
 #include "base/text.h"
 #include "config/precision.h"
 #include "layout/stages.h"
-#include "verify/small_buckets.h"
+#include "verify/small_model.h"
 
 namespace athanor::inline verify {
 namespace {

@@ -20,7 +20,7 @@ int64_t count_tokens(const RunConfig& config) { return config.train.global_batch
 
 std::string label_tensor() { return std::string(kLabelKind) + "/" + kLabelName; }
 
-// A logit is the product of a row of the output layer with a normed vector, so that an error of that vector, in any
+// A logit is the product of a row of the output layer with a normed vector. So an error of that vector, in any
 // direction, moves it by the row's norm.
 double largest_row_norm(const RunConfig& config, const WholeTrace& trace, int64_t step) {
   const auto inventory = make_inventory(config.model);

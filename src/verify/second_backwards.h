@@ -2,7 +2,7 @@
 // The second backwards of a run, for optimizers that learn from labels drawn from the model's own probabilities
 // (Sophia-G): recorded in a trace, and compared as the first backwards are.
 //
-// A label is the id with the largest logit plus a number of a counter (kernels/label_draw.h), so that a rounding of the
+// A label is the id with the largest logit plus a number of a counter (kernels/label_draw.h). So a rounding of the
 // logits changes it if the two largest are close. Then the gradients of two right runs have nothing in common. So the
 // reference draws its labels and records them, but learns from those that the layout drew: gradients are compared on
 // the same labels, and labels are compared by themselves.

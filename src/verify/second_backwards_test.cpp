@@ -10,7 +10,6 @@
 #include <set>
 
 #include "base/testing/folder_test.h"
-#include "verify/bf16_run.h"
 #include "verify/measured.h"
 #include "verify/plants/stage_decorator.h"
 #include "verify/small_model.h"

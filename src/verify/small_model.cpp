@@ -1,7 +1,10 @@
 #include "verify/small_model.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numeric>
+#include <set>
 
 #include "base/error.h"
 #include "base/random.h"
@@ -10,15 +13,85 @@
 #include "checkpoint/hf_layout.h"
 #include "config/checks.h"
 #include "config/families.h"
+#include "config/precision.h"
+#include "config/run_config.h"
 #include "config/training_stages.h"
 #include "layout/layout_faults.h"
-#include "verify/bf16_run.h"
+#include "layout/shards.h"
+#include "layout/stages.h"
+#include "model/decoder.h"
 #include "verify/second_backwards.h"
-#include "verify/small_buckets.h"
-#include "verify/small_layers.h"
 
 namespace athanor::inline verify {
 namespace {
+
+// Selects layers of a model that represent all of them.
+
+constexpr int64_t kLayers = 2;
+constexpr int64_t kLongest = 3;  // layers of a stage if its shortest neighbour has one
+
+bool has_both_kinds(const ModelConfig& model) {
+  return model.is_moe() && model.num_sparse_layers() > 0 && model.num_sparse_layers() < model.num_hidden_layers;
+}
+
+void take_first_layers(ModelConfig& model) {
+  const ModelConfig whole = model;
+  const bool both = has_both_kinds(whole);
+  for (int64_t layers = std::min(whole.num_hidden_layers, kLayers); layers < whole.num_hidden_layers; ++layers) {
+    model.num_hidden_layers = layers;
+    std::erase_if(model.mlp_only_layers = whole.mlp_only_layers, [&](int64_t l) { return l >= layers; });
+    const bool sparse = !whole.is_moe() || whole.num_sparse_layers() == 0 || model.num_sparse_layers() > 0;
+    if (sparse && (!both || has_both_kinds(model))) return;
+  }
+  model = whole;
+}
+
+// Picks this many layers of a stage, evenly, and one more if a kind would be left out; true means a layer with experts.
+std::vector<bool> pick_kinds(const ModelConfig& model, const StageLayers& stage, int64_t count) {
+  std::vector<bool> kinds;
+  for (int64_t i = 0; i < count; ++i)
+    kinds.push_back(model.is_sparse_layer(stage.first + stage.num_layers() * i / count));
+  for (int64_t layer = stage.first; layer < stage.end; ++layer) {
+    const bool sparse = model.is_sparse_layer(layer);
+    if (std::ranges::find(kinds, sparse) == kinds.end()) kinds.push_back(sparse);
+  }
+  return kinds;
+}
+
+void take_of_each_stage(ModelConfig& model, ParallelismConfig& parallelism) {
+  const auto stages = split_stages(model, parallelism);
+  const int64_t shortest = std::ranges::min(stages, {}, &StageLayers::num_layers).num_layers();
+  std::vector<int64_t> split, dense;
+  int64_t layers = 0;
+  for (const StageLayers& stage : stages) {
+    const int64_t share = (2 * stage.num_layers() + shortest) / (2 * shortest);  // to the nearest
+    const auto kinds = pick_kinds(model, stage, std::min(share, kLongest));
+    for (size_t i = 0; i < kinds.size(); ++i) {
+      if (!kinds[i]) dense.push_back(layers + static_cast<int64_t>(i));
+    }
+    split.push_back(static_cast<int64_t>(kinds.size()));
+    layers += split.back();
+  }
+  if (layers >= model.num_hidden_layers) return;
+  model.num_hidden_layers = layers;
+  if (model.is_moe()) {
+    model.decoder_sparse_step = 1;
+    model.mlp_only_layers = dense;
+  }
+  parallelism.pipeline_split = split;
+}
+
+// Reduces the number of layers. Without a pipeline it keeps two layers, or, if the model has both kinds of layers, the
+// fewest from the first on that have both. With a pipeline it keeps of each stage a number in proportion to the stage's
+// share of the layers: one of the shortest, at most three. It keeps one more if that would leave out one of the stage's
+// kinds; it writes the result to `parallelism.pipeline_split`. A model that is no longer than that stays as it is.
+void shrink_layers(ModelConfig& model, ParallelismConfig& parallelism) {
+  if (parallelism.pipeline_parallel_degree == 1) {
+    take_first_layers(model);
+  } else {
+    take_of_each_stage(model, parallelism);
+  }
+}
 
 constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kSmallVocab = 96, kSmallSeqLen = 16, kManyExperts = 128;
 constexpr int64_t kMicrobatches = 2, kHessianInterval = 2;
@@ -203,6 +276,53 @@ Batch make_verify_batch(const RunConfig& small, int64_t step, uint64_t draw) {
     batch.tokens[i] = static_cast<int32_t>(x * x * vocab);
   }
   return batch;
+}
+
+namespace {
+
+RunConfig with_bucket_elements(RunConfig config, int64_t elements) {
+  // Adds half an element, so that the size is read back whole (bucket_elements rounds down).
+  config.parallelism.bucket_mb = (static_cast<double>(elements) + 0.5) * sizeof(float) / 1e6;
+  return config;
+}
+
+}  // namespace
+
+int64_t count_buckets(const RunConfig& config, const Layout& layout) {
+  std::set<int> seen;  // pipeline ranks
+  size_t most = 0;
+  for (int rank = 0; rank < layout.world_size() && std::cmp_less(seen.size(), layout.pipeline()); ++rank) {
+    if (!seen.insert(layout.coordinate(rank, Axis::kPipeline)).second) continue;
+    auto entries = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
+    most = std::max(most, lay_out_buckets(entries, {.bucket_elements = bucket_elements(config)}).size());
+  }
+  return static_cast<int64_t>(most);
+}
+
+double bucket_mb_for_as_many(const RunConfig& small, const RunConfig& whole, const Layout& layout) {
+  const int64_t wanted = count_buckets(whole, layout);
+  // Smaller buckets are never fewer. This finds the largest that are enough; with one element, each parameter has a
+  // bucket.
+  int64_t enough = 1, too_large = 64 * count_parameters(small.model);  // with all padding, no bucket has more
+  while (too_large - enough > 1) {
+    const int64_t middle = enough + (too_large - enough) / 2;
+    (count_buckets(with_bucket_elements(small, middle), layout) >= wanted ? enough : too_large) = middle;
+  }
+  return with_bucket_elements(small, enough).parallelism.bucket_mb;
+}
+
+bool is_measured(const RunConfig& small) { return precision_of(small).rounds_weights(); }
+
+void prepare_measured_run(RunConfig& small) {
+  constexpr double kClipsNothing = 1e3;  // in a small model, queries, keys and values are of size 1
+  small.moe.router_noise = std::numeric_limits<double>::infinity();
+  if (small.model.clip_qkv > 0) small.model.clip_qkv = std::max(small.model.clip_qkv, kClipsNothing);
+}
+
+RunConfig make_truth_run(const RunConfig& one) {
+  RunConfig truth = one;
+  truth.train.dtype = truth.train.reduce_dtype = name_of(NumberType::kFloat32);
+  return truth;
 }
 
 }  // namespace athanor::inline verify

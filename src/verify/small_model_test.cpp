@@ -1,7 +1,6 @@
 // Tests what a small run keeps of a layout with tensor ranks and pipelines.
 #include <gtest/gtest.h>
 
-#include "verify/small_buckets.h"
 #include "verify/small_model.h"
 
 namespace athanor::small_model_test {

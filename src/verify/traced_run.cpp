@@ -68,8 +68,8 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
                   const auto& values = layout.values(number - 1, "master", name);
                   // A parameter that no rank holds is reported as such; it is zero here.
                   for (size_t i = 0; i < out.size(); ++i) {
-                    const size_t at = static_cast<size_t>(first) + i;
-                    out[i] = at < values.size() ? values[at] : 0;
+                    const size_t index = static_cast<size_t>(first) + i;
+                    out[i] = index < values.size() ? values[index] : 0;
                   }
                 });
     const Batch batch = make_verify_batch(config, number, draw);

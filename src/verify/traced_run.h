@@ -15,7 +15,7 @@ Trace trace_run(const RunConfig& config, uint64_t draw, Mesh* mesh, plants::Plan
                 at::Device device = at::kCPU);
 
 /// Runs the reference on one rank, on the CPU, even if a launcher started the process: it has the same initial
-/// parameters and batches, but each step begins with the parameters that `layout` had before that step, and second
+/// parameters and batches, but each step begins with the parameters that `layout` had before that step. Second
 /// backwards learn from the labels that `layout` drew (second_backwards.h). Records the initial parameters, and
 /// numbers, gradients and drawn labels of each step.
 Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& layout);

@@ -8,7 +8,6 @@
 #include "base/testing/folder_test.h"
 #include "config/dump.h"
 #include "config/toml_reader.h"
-#include "verify/bf16_run.h"
 #include "verify/compare.h"
 #include "verify/measured.h"
 #include "verify/reference_process.h"

@@ -29,10 +29,10 @@ class OneShardOfNorm : public Plant {
   }
 };
 
-// Finds the sums of attention among all sums of the tensor ranks. In a stage's forward the sums of whole activations
-// [B, T, D] are that of the embedding, if the stage embeds, and then alternately those of attention and of the
-// feed-forward. The stage reports when it is in forward, and the group's backend which sums are requested; both are the
-// same on all ranks.
+// Finds the sums of attention among all sums of the tensor ranks. In a stage's forward there are sums of whole
+// activations [B, T, D]: first that of the embedding, if the stage embeds, and then alternately those of attention and
+// of the feed-forward. The stage reports when it is in forward, and the group's backend which sums are requested; both
+// are the same on all ranks.
 class AttentionSums : public Plant {
  public:
   /// @param times  how often each part is summed: 0 or 2.

@@ -103,7 +103,7 @@ RoundedResult orthogonalize_rounded(const Matrices& given, const OptimizerConfig
   const Tensor off = (all.narrow(0, 1, kDraws) - nearest).transpose(0, 1);
   RoundedResult result;
   result.deviations = norms_of(off);
-  for (double& each : result.deviations) each /= std::sqrt(static_cast<double>(kDraws));
+  for (double& deviation : result.deviations) deviation /= std::sqrt(static_cast<double>(kDraws));
   const Tensor values = (given.rows > given.columns ? nearest.transpose(1, 2) : nearest).contiguous();
   result.values.assign(values.const_data_ptr<double>(), values.const_data_ptr<double>() + values.numel());
   return result;

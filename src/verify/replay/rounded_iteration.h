@@ -2,14 +2,14 @@
 // Newton and Schulz's iteration in double precision, rounded where a run rounds it, and how far rounding moves its
 // result.
 //
-// Five iterations multiply an error in the direction of a small singular value by up to 3.4445⁵ = 485, so that a bound
-// from worst cases is as large as the result in bf16, where Muon multiplies by default. But the effect of rounding need
+// Five iterations multiply an error in the direction of a small singular value by up to 3.4445⁵ = 485. So a bound from
+// worst cases is as large as the result in bf16, in which Muon multiplies by default. But the effect of rounding need
 // not be bounded, because it can be drawn (Monte Carlo arithmetic: Parker 1997). Each draw rounds every number that a
 // run stores up or down at random, with the probability of its distance, and moves sums by what fp32 rounds in them.
-// The draws are as far from the result that is rounded to nearest as two roundings of one number are from each
-// other, or a run on a device, which rounds at other places. A run on CPUs rounds to nearest at the same places as
-// the result does, and is closer to it, except where small singular values consist of rounding alone (an expert with
-// few tokens): there one number that is rounded the other way moves the result by about a deviation.
+// The draws are as far from the result that is rounded to nearest as two roundings of one number are from each other.
+// So is a run on a device, which rounds at other places. A run on CPUs rounds to nearest at the same places as the
+// result does. It is closer to it, except where small singular values consist of rounding alone (an expert with few
+// tokens): there one number that is rounded the other way moves the result by about a deviation.
 
 #include <cstdint>
 #include <vector>

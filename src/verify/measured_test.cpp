@@ -1,10 +1,10 @@
-#include "verify/noise_ratio.h"
+#include "verify/measured.h"
 
 #include <gtest/gtest.h>
 
 #include "base/random.h"
 
-namespace athanor::noise_ratio_test {
+namespace athanor::measured_test {
 namespace {
 
 // Returns sums of squares of `freedom` normal numbers.
@@ -62,4 +62,4 @@ TEST(PooledNoise, WhatIsNotThereIsNotCounted) {
 }
 
 }  // namespace
-}  // namespace athanor::noise_ratio_test
+}  // namespace athanor::measured_test
