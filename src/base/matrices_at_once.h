@@ -1,6 +1,6 @@
 #pragma once
 // How many matrices Newton and Schulz's iteration computes at once: ops/newton_schulz.cpp does it, and
-// layout/orthogonal_scratch.cpp counts the memory.
+// layout/update_cost.cpp counts the memory.
 
 #include <algorithm>
 #include <cstdint>
