@@ -54,10 +54,10 @@ bool may_be_condition(const ExpressionNode& node) {
 
 class Parser : private ExpressionScanner {
  public:
-  explicit Parser(std::string_view text) : ExpressionScanner(text), text_(text) {}
+  explicit Parser(std::string_view text) : ExpressionScanner(text) {}
 
   NodePtr parse() {
-    if (const auto bad = find_invalid_utf8(text_)) fail_at(*bad, "invalid UTF-8");
+    if (const auto bad = find_invalid_utf8(rest())) fail_at(*bad, "invalid UTF-8");
     auto node = parse_or();
     if (skip_blanks(); !at_end()) {
       if (peek() == '=') fail_at(here(), "comparing is written ==");
@@ -128,7 +128,7 @@ class Parser : private ExpressionScanner {
     const Deeper deeper(*this);
     skip_blanks();
     const size_t offset = here();
-    const bool sign = starts_with("!") && !starts_with("!=") && take("!");
+    const bool sign = take("!");
     if (!sign && !take_word("not")) return parse_comparison();
     auto node = make(Kind::kNot, offset);
     node->children.push_back(parse_not());
@@ -218,12 +218,12 @@ class Parser : private ExpressionScanner {
     const char c = peek();
     if (is_digit(c)) {
       auto node = make(Kind::kLiteral, offset);
-      node->literal = take_number();
+      node->literal = take_literal_number();
       return node;
     }
-    if (c == '"' || c == '\'') {
+    if (at_string()) {
       auto node = make(Kind::kLiteral, offset);
-      node->literal = take_string();
+      node->literal = take_literal_string();
       return node;
     }
     if (take("(")) {
@@ -232,13 +232,13 @@ class Parser : private ExpressionScanner {
       return node;
     }
     if (c == '$' || c == '.') return parse_path();
-    if (!is_name_start(c)) fail_at(offset, fmt::format("a value is expected, not {}", shown()));
+    if (peek_name().empty()) fail_at(offset, fmt::format("a value is expected, not {}", shown()));
     return parse_word();
   }
 
   NodePtr parse_word() {
     const size_t offset = here();
-    const auto name = take_name();
+    const std::string name(take_name());
     if (name == "true" || name == "false") {
       auto node = make(Kind::kLiteral, offset);
       node->literal = name == "true";
@@ -255,7 +255,7 @@ class Parser : private ExpressionScanner {
       }
       return parse_call(function->second, offset);
     }
-    go_back(offset);
+    go_to(offset);
     return parse_path();
   }
 
@@ -304,9 +304,9 @@ class Parser : private ExpressionScanner {
     if (dotted) skip();
     if (!root || dotted || peek() != '[') {
       const size_t offset = here();
-      auto name = take_name();
+      const auto name = take_name();
       if (name.empty()) fail_at(offset, fmt::format("the name of a field is expected, not {}", shown()));
-      node->steps.emplace_back(std::move(name));
+      node->steps.emplace_back(std::string(name));
     }
     while (peek() == '.' || peek() == '[') take_step(*node);
     keep_path(*node);
@@ -318,18 +318,17 @@ class Parser : private ExpressionScanner {
     skip();
     if (sign == '.') {
       const size_t offset = here();
-      auto name = take_name();
+      const auto name = take_name();
       if (name.empty()) {
         fail_at(offset, fmt::format("a name is expected after the dot, not {}; others go into [\"...\"]", shown()));
       }
-      node.steps.emplace_back(std::move(name));
+      node.steps.emplace_back(std::string(name));
       return;
     }
     skip_blanks();
-    const char c = peek();
-    if (c == '"' || c == '\'') {
-      node.steps.emplace_back(take_string());
-    } else if (is_digit(c)) {
+    if (at_string()) {
+      node.steps.emplace_back(take_literal_string());
+    } else if (is_digit(peek())) {
       size_t index = 0;
       for (; is_digit(peek()); skip()) {
         index = index * 10 + static_cast<size_t>(peek() - '0');
@@ -352,7 +351,6 @@ class Parser : private ExpressionScanner {
     paths.push_back(std::move(names));
   }
 
-  std::string_view text_;
   size_t num_nodes_ = 0;
   int depth_ = 0;
 };

@@ -1,92 +1,79 @@
 #include "documents/expression_scanner.h"
 
-#include <algorithm>
 #include <cctype>
 #include <cstdlib>
 
 #include "base/text.h"
 
 namespace athanor::inline documents {
+namespace {
 
-void ExpressionScanner::skip_blanks() {
-  while (at_ < text_.size() && std::isspace(static_cast<unsigned char>(text_[at_]))) ++at_;
-}
+constexpr std::string_view kExpressionOperators[] = {"||", "&&", "==", "!=", "<=", ">=", "<", ">", "!", "+",
+                                                     "-",  "*",  "/",  "(",  ")",  "[",  "]", ",", "$"};
 
-bool ExpressionScanner::take(std::string_view sign) {
-  skip_blanks();
-  if (!text_.substr(at_).starts_with(sign)) return false;
-  at_ += sign.size();
-  return true;
-}
+constexpr Lexicon kExpressionLexicon = {
+    .blanks =
+        [](std::string_view rest) {
+          size_t bytes = 0;
+          while (bytes < rest.size() && std::isspace(static_cast<unsigned char>(rest[bytes]))) ++bytes;
+          return bytes;
+        },
+    // Every byte of a character beyond ASCII is a part of a name.
+    .name_character = [](std::string_view rest, bool first) -> size_t {
+      const char c = rest[0];
+      return is_ascii_letter(c) || c == '_' || (c & 0x80) || (!first && is_digit(c)) ? 1 : 0;
+    },
+    .operators = kExpressionOperators,
+    .quotes = "\"'"};
 
-void ExpressionScanner::expect(std::string_view sign) {
-  if (!take(sign)) fail_at(at_, fmt::format("\"{}\" is expected, not {}", sign, shown()));
-}
-
-bool ExpressionScanner::take_word(std::string_view word) {
-  skip_blanks();
-  const auto rest = text_.substr(at_);
-  if (!rest.starts_with(word) || (rest.size() > word.size() && is_name_char(rest[word.size()]))) return false;
-  at_ += word.size();
-  return true;
-}
-
-std::string ExpressionScanner::take_name() {
-  const size_t begin = at_;
-  if (at_ < text_.size() && is_name_start(text_[at_])) {
-    while (at_ < text_.size() && is_name_char(text_[at_])) ++at_;
-  }
-  return std::string(text_.substr(begin, at_ - begin));
-}
-
-double ExpressionScanner::take_number() {
-  const size_t begin = at_;
-  const auto digits = [&] {
-    while (at_ < text_.size() && is_digit(text_[at_])) ++at_;
-  };
-  digits();
-  if (at_ + 1 < text_.size() && text_[at_] == '.' && is_digit(text_[at_ + 1])) {
-    ++at_;
-    digits();
-  }
-  if (at_ < text_.size() && (text_[at_] == 'e' || text_[at_] == 'E')) {
-    ++at_;
-    if (at_ < text_.size() && (text_[at_] == '+' || text_[at_] == '-')) ++at_;
-    if (at_ >= text_.size() || !is_digit(text_[at_])) fail_at(at_, "digits are expected after the e of a number");
-    digits();
-  }
-  if (at_ < text_.size() && is_name_char(text_[at_])) fail_at(at_, fmt::format("{} ends no number", shown()));
-  return std::strtod(std::string(text_.substr(begin, at_ - begin)).c_str(), nullptr);
-}
-
-std::string ExpressionScanner::take_string() {
-  const size_t begin = at_;
-  const char quote = text_[at_++];
+// Replaces the escapes of a string's body, which is at `offset`.
+std::string replace_escapes(std::string_view body, size_t offset) {
   std::string value;
-  for (; at_ < text_.size() && text_[at_] != quote; ++at_) {
-    if (text_[at_] != '\\') {
-      value += text_[at_];
+  for (size_t i = 0; i < body.size(); ++i) {
+    if (body[i] != '\\') {
+      value += body[i];
       continue;
     }
-    const char c = ++at_ < text_.size() ? text_[at_] : '\0';
+    const char c = ++i < body.size() ? body[i] : '\0';
     if (c != '\\' && c != '"' && c != '\'' && c != 'n' && c != 't') {
-      fail_at(at_ - 1, "a backslash may only come before a quote, a backslash, n or t");
+      ExpressionScanner::fail_at(offset + i - 1, "a backslash may only come before a quote, a backslash, n or t");
     }
     value += c == 'n' ? '\n' : c == 't' ? '\t' : c;
   }
-  if (at_ >= text_.size()) fail_at(begin, "this quote is not closed");
-  ++at_;
+  return value;
+}
+
+}  // namespace
+
+ExpressionScanner::ExpressionScanner(std::string_view text) : Scanner(text, kExpressionLexicon) {}
+
+void ExpressionScanner::expect(std::string_view sign) {
+  if (!take(sign)) fail_at(here(), fmt::format("\"{}\" is expected, not {}", sign, shown()));
+}
+
+double ExpressionScanner::take_literal_number() {
+  const std::string number(take_number());
+  if ((peek() == 'e' || peek() == 'E') && number.find_first_of("eE") == std::string::npos) {
+    skip();
+    if (peek() == '+' || peek() == '-') skip();
+    fail_at(here(), "digits are expected after the e of a number");
+  }
+  if (!peek_name(false).empty()) fail_at(here(), fmt::format("{} ends no number", shown()));
+  return std::strtod(number.c_str(), nullptr);
+}
+
+std::string ExpressionScanner::take_literal_string() {
+  const size_t begin = here();
+  const String string = take_string();
+  std::string value = replace_escapes(string.body, begin + 1);
+  if (!string.is_closed) fail_at(begin, "this quote is not closed");
   return value;
 }
 
 std::string ExpressionScanner::shown() const {
-  if (at_ >= text_.size()) return "the end";
-  size_t end = at_ + 1;
-  if (is_name_char(text_[at_])) {
-    while (end < text_.size() && is_name_char(text_[end])) ++end;
-  }
-  while (end < text_.size() && (text_[end] & 0xC0) == 0x80) ++end;
-  return "\"" + printable(text_.substr(at_, std::min<size_t>(end - at_, 60))) + "\"";
+  if (at_end()) return "the end";
+  const auto name = peek_name(false);
+  return "\"" + printable(name.empty() ? rest().substr(0, 1) : name.substr(0, 60)) + "\"";
 }
 
 }  // namespace athanor::inline documents

@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "base/scanner.h"
 #include "base/text.h"
 #include "tasks/score_rule.h"
 
@@ -21,24 +22,30 @@ constexpr std::pair<const char*, Term> kTerms[] = {
     {"chance", Term::kChance}, {"best", Term::kBest}, {"previous", Term::kPrevious}, {"stderr", Term::kStandardError}};
 
 std::string in_quotes(std::string_view text) { return '"' + printable(text) + '"'; }
-bool is_space(char c) { return c == ' ' || c == '\t'; }
-bool is_of_word(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
-class RuleParser {
+constexpr std::string_view kRuleBlanks = " \t", kRuleOperators[] = {"<=", ">=", "<", ">", "+", "-"};
+constexpr Lexicon kRuleLexicon = {
+    .blanks = [](std::string_view rest) { return std::min(rest.find_first_not_of(kRuleBlanks), rest.size()); },
+    .name_character = [](std::string_view rest, bool) -> size_t { return is_ascii_letter(rest[0]) || rest[0] == '_'; },
+    .operators = kRuleOperators,
+    .quotes = "",
+    .bare_point = true};
+
+class RuleParser : private Scanner {
  public:
   RuleParser(const std::string& text, const std::vector<RuleSubject>& subjects, const std::string& where)
-      : text_(text), subjects_(subjects), where_(where) {}
+      : Scanner(text, kRuleLexicon), text_(text), subjects_(subjects), where_(where) {}
 
   ScoreRule parse() {
     rule_.text = text_;
     const size_t sign = text_.find_first_of("<>");
     if (sign == std::string::npos) fail_at(0, "a rule has a comparison (<, <=, > or >=), and this one has none");
     read_subject(text_.substr(0, sign));
-    at_ = sign;
+    go_to(sign);
     read_comparison();
     read_sum();
-    if (!at_end()) read_after();
-    if (!at_end()) fail_at(at_, "nothing may follow here");
+    if (!is_done()) read_after();
+    if (!is_done()) fail_at(here(), "nothing may follow here");
     return std::move(rule_);
   }
 
@@ -47,15 +54,15 @@ class RuleParser {
     fail<ConfigError>("{}, character {}: {}: {}", where_, at + 1, what, in_quotes(text_));
   }
 
-  bool at_end() {
-    while (at_ < text_.size() && is_space(text_[at_])) ++at_;
-    return at_ == text_.size();
+  bool is_done() {
+    skip_blanks();
+    return at_end();
   }
 
   // A name of a task may have a dot, so the whole is tried first.
   void read_subject(std::string name) {
-    const size_t begin = std::min(name.find_first_not_of(" \t"), name.size());
-    name = name.substr(begin, name.find_last_not_of(" \t") + 1 - begin);
+    const size_t begin = std::min(name.find_first_not_of(kRuleBlanks), name.size());
+    name = name.substr(begin, name.find_last_not_of(kRuleBlanks) + 1 - begin);
     if (name.empty()) fail_at(begin, "the name of a task is missing before the comparison");
     const RuleSubject* subject = find_subject(name);
     std::string metric;
@@ -94,28 +101,36 @@ class RuleParser {
   }
 
   void read_comparison() {
-    const bool less = text_[at_++] == '<', or_equal = at_ < text_.size() && text_[at_] == '=';
-    at_ += or_equal;
-    rule_.comparison = less ? (or_equal ? Comparison::kLessOrEqual : Comparison::kLess)
-                            : (or_equal ? Comparison::kGreaterOrEqual : Comparison::kGreater);
+    if (take("<="))
+      rule_.comparison = Comparison::kLessOrEqual;
+    else if (take("<"))
+      rule_.comparison = Comparison::kLess;
+    else if (take(">="))
+      rule_.comparison = Comparison::kGreaterOrEqual;
+    else if (take(">"))
+      rule_.comparison = Comparison::kGreater;
   }
 
   void read_sum() {
-    double sign = 1;
-    if (!at_end() && (text_[at_] == '-' || text_[at_] == '+')) sign = text_[at_++] == '-' ? -1 : 1;
-    read_summand(sign);
-    while (!at_end() && (text_[at_] == '-' || text_[at_] == '+')) {
-      sign = text_[at_++] == '-' ? -1 : 1;
-      read_summand(sign);
+    const bool is_negative = take("-");
+    if (!is_negative) take("+");
+    read_summand(is_negative ? -1 : 1);
+    while (true) {
+      if (take("-"))
+        read_summand(-1);
+      else if (take("+"))
+        read_summand(1);
+      else
+        return;
     }
   }
 
   void read_summand(double sign) {
-    if (at_end()) fail_at(at_, "a number, chance, best, previous or stderr is missing here");
+    if (is_done()) fail_at(here(), "a number, chance, best, previous or stderr is missing here");
     const auto number = read_number();
-    at_end();
-    const size_t begin = at_;
-    const std::string word = peek_word();
+    skip_blanks();
+    const size_t begin = here();
+    const std::string word(peek_name());
     if (number && (word.empty() || word == "after")) {
       rule_.limit.push_back({sign * *number, Term::kNumber});
       return;
@@ -124,7 +139,7 @@ class RuleParser {
     for (const auto& [name, term] : kTerms) {
       allowed.emplace_back(name);
       if (word != name) continue;
-      at_ += word.size();
+      skip(word.size());
       rule_.limit.push_back({sign * number.value_or(1), term});
       return check_term(term, begin);
     }
@@ -147,20 +162,20 @@ class RuleParser {
   }
 
   void read_after() {
-    const size_t begin = at_;
-    const std::string word = take_word();
+    const size_t begin = here();
+    const std::string word(take_name());
     if (word != "after") {
       const std::string got = word.empty() ? std::string(1, text_[begin]) : word;
       fail_at(begin,
               fmt::format("expected +, -, or \"after\", got {}{}", in_quotes(got), did_you_mean(got, {"after"})));
     }
-    at_end();
-    const size_t number_at = at_;
+    skip_blanks();
+    const size_t number_at = here();
     const auto number = read_number();
     if (!number) fail_at(number_at, "a number of tokens or steps is missing after \"after\"");
-    at_end();
-    const size_t unit_at = at_;
-    const std::string unit = take_word();
+    skip_blanks();
+    const size_t unit_at = here();
+    const std::string unit(take_name());
     if (unit != "tokens" && unit != "steps")
       fail_at(unit_at, fmt::format("\"after\" a number of tokens or steps, not of {}{}", in_quotes(unit),
                                    did_you_mean(unit, {"tokens", "steps"})));
@@ -169,31 +184,20 @@ class RuleParser {
   }
 
   std::optional<double> read_number() {
-    if (at_ == text_.size() || (text_[at_] != '.' && (text_[at_] < '0' || text_[at_] > '9'))) return std::nullopt;
+    if (peek() != '.' && !is_digit(peek())) return std::nullopt;
+    const size_t begin = here();
+    const std::string_view digits = take_number();
     double number = 0;
-    const char* begin = text_.data() + at_;
-    const auto [end, error] = std::from_chars(begin, text_.data() + text_.size(), number);
-    if (error != std::errc() || !std::isfinite(number)) fail_at(at_, "a number cannot be read here");
-    at_ += static_cast<size_t>(end - begin);
+    const auto error = std::from_chars(digits.data(), digits.data() + digits.size(), number).ec;
+    if (error != std::errc() || !std::isfinite(number)) fail_at(begin, "a number cannot be read here");
     return number;
-  }
-
-  std::string peek_word() const {
-    size_t end = at_;
-    while (end < text_.size() && is_of_word(text_[end])) ++end;
-    return text_.substr(at_, end - at_);
-  }
-  std::string take_word() {
-    std::string word = peek_word();
-    at_ += word.size();
-    return word;
   }
 
   const std::string& text_;
   const std::vector<RuleSubject>& subjects_;
   const std::string& where_;
   const RuleSubject* subject_ = nullptr;
-  size_t at_ = 0, metric_at_ = 0;
+  size_t metric_at_ = 0;
   ScoreRule rule_;
 };
 

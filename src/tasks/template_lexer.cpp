@@ -5,6 +5,7 @@
 
 #include <cctype>
 
+#include "base/scanner.h"
 #include "base/text.h"
 #include "tasks/python_literal.h"
 #include "tasks/python_text.h"
@@ -14,8 +15,6 @@ namespace athanor::tasks {
 namespace {
 
 using TokenKind = Token::Kind;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // Python's identifiers, without the few characters that only its tables know.
 bool in_name(char32_t c, bool first) {
@@ -35,22 +34,37 @@ bool in_name(char32_t c, bool first) {
   }
 }
 
-class Lexer {
+constexpr std::string_view kTemplateOperators[] = {"//", "**", "==", "!=", ">=", "<=", "+", "-", "*",
+                                                   "/",  "%",  "~",  "[",  "]",  "(",  ")", "{", "}",
+                                                   ">",  "<",  "=",  ".",  ":",  "|",  ","};
+
+constexpr Lexicon kTemplateLexicon = {
+    .blanks = [](std::string_view rest) { return rest.size() - strip(rest, Side::kLeft).size(); },
+    .name_character = [](std::string_view rest, bool first) -> size_t {
+      size_t next = 0;
+      return in_name(take_character(rest, next), first) ? next : 0;
+    },
+    .operators = kTemplateOperators,
+    .quotes = "\"'",
+    .groups_digits = true};
+
+// Cuts texts and tags; what is in a tag is for the scanner.
+class Lexer : private Scanner {
  public:
-  explicit Lexer(std::string_view source) : source_(source) {}
+  explicit Lexer(std::string_view source) : Scanner(source, kTemplateLexicon), source_(source) {}
 
   std::vector<Token> cut_all() {
-    while (at_ < source_.size()) {
+    while (!at_end()) {
       const size_t tag = find_tag();
-      std::string_view text = source_.substr(at_, tag - at_);
-      const size_t begin = at_;
-      at_ = tag;
+      const size_t begin = here();
+      std::string_view text = source_.substr(begin, tag - begin);
+      go_to(tag);
       if (tag == source_.size()) {
         add_text(begin, text);
         break;
       }
       const char kind = source_[tag + 1];
-      at_ += 2;
+      skip(2);
       if (take_sign() == '-') text = strip(text, Side::kRight);
       add_text(begin, text);
       if (kind == '#') {
@@ -66,7 +80,7 @@ class Lexer {
   }
 
   std::vector<Token> cut_alone() {
-    while (skip_spaces(), at_ < source_.size()) cut_token();
+    while (skip_blanks(), !at_end()) cut_token();
     if (!open_.empty()) fail_at(source_.size(), fmt::format("the \"{}\" has no end", open_.back()));
     add(TokenKind::kEnd, source_.size());
     return std::move(tokens_);
@@ -81,86 +95,77 @@ class Lexer {
   }
 
   size_t find_tag() const {
-    for (size_t i = at_; i + 1 < source_.size(); ++i)
+    for (size_t i = here(); i + 1 < source_.size(); ++i)
       if (source_[i] == '{' && (source_[i + 1] == '{' || source_[i + 1] == '%' || source_[i + 1] == '#')) return i;
     return source_.size();
   }
 
-  bool here(std::string_view text) const { return source_.substr(at_).starts_with(text); }
-
   // `{{-` removes the spaces before it; `{{+` has no meaning with lm_eval's settings.
   char take_sign() {
-    if (at_ < source_.size() && (source_[at_] == '-' || source_[at_] == '+')) {
-      // A comment or an expression may begin with a plus: Jinja takes it as the sign, too.
-      return source_[at_++];
-    }
-    return '\0';
-  }
-
-  void skip_all_spaces() {
-    const auto rest = source_.substr(at_);
-    at_ += rest.size() - strip(rest, Side::kLeft).size();
+    // A comment or an expression may begin with a plus: Jinja takes it as the sign, too.
+    const char sign = peek();
+    if (sign != '-' && sign != '+') return '\0';
+    skip();
+    return sign;
   }
 
   void skip_comment(size_t tag) {
-    const size_t end = source_.find("#}", at_);
+    const size_t end = source_.find("#}", here());
     if (end == std::string_view::npos) fail_at(tag, "the comment has no end");
-    const bool strips = end > at_ && source_[end - 1] == '-';
-    at_ = end + 2;
-    if (strips) skip_all_spaces();
+    const bool strips = end > here() && source_[end - 1] == '-';
+    go_to(end + 2);
+    if (strips) skip_blanks();
   }
 
   // {% raw %} ... {% endraw %} is text. Returns false if this is another block.
   bool cut_raw(size_t tag) {
-    const size_t inside = at_;
-    skip_spaces();
-    if (!here("raw")) {
-      at_ = inside;
+    const size_t inside = here();
+    skip_blanks();
+    if (!starts_with("raw")) {
+      go_to(inside);
       return false;
     }
-    at_ += 3;
-    skip_spaces();
-    const bool strips = here("-%}");
-    if (!strips && !here("%}")) {
-      at_ = inside;
+    skip(3);
+    skip_blanks();
+    const bool strips = starts_with("-%}");
+    if (!strips && !starts_with("%}")) {
+      go_to(inside);
       return false;
     }
-    at_ += strips ? 3 : 2;
-    if (strips) skip_all_spaces();
-    const size_t begin = at_;
-    for (size_t end = source_.find("{%", at_); end != std::string_view::npos; end = source_.find("{%", end + 2)) {
-      at_ = end + 2;
+    skip(strips ? 3 : 2);
+    if (strips) skip_blanks();
+    const size_t begin = here();
+    for (size_t end = source_.find("{%", begin); end != std::string_view::npos; end = source_.find("{%", end + 2)) {
+      go_to(end + 2);
       const char sign = take_sign();
-      skip_spaces();
-      if (!here("endraw")) continue;
-      at_ += 6;
-      skip_spaces();
-      const bool strips_end = here("-%}");
-      if (!strips_end && !here("%}") && !here("+%}")) continue;
-      at_ += here("%}") ? 2 : 3;
+      skip_blanks();
+      if (!starts_with("endraw")) continue;
+      skip(6);
+      skip_blanks();
+      const bool strips_end = starts_with("-%}");
+      if (!strips_end && !starts_with("%}") && !starts_with("+%}")) continue;
+      skip(starts_with("%}") ? 2 : 3);
       const auto text = source_.substr(begin, end - begin);
       add_text(begin, sign == '-' ? strip(text, Side::kRight) : text);
-      if (strips_end) skip_all_spaces();
+      if (strips_end) skip_blanks();
       return true;
     }
     fail_at(tag, "the raw block has no end");
   }
 
-  void skip_spaces() { skip_all_spaces(); }
-
   void cut_tag(size_t tag, TokenKind begin, TokenKind end, std::string_view closing) {
     add(begin, tag);
     open_.clear();
     while (true) {
-      skip_spaces();
-      if (at_ >= source_.size()) fail_at(tag, fmt::format("the tag has no end; \"{}\" is missing", closing));
-      const bool signed_end = (source_[at_] == '-' || (source_[at_] == '+' && end == TokenKind::kBlockEnd)) &&
-                              source_.substr(at_ + 1).starts_with(closing);
-      if (open_.empty() && (signed_end || here(closing))) {
-        const bool strips = signed_end && source_[at_] == '-';
-        add(end, at_);
-        at_ += signed_end ? 3 : 2;
-        if (strips) skip_all_spaces();
+      skip_blanks();
+      if (at_end()) fail_at(tag, fmt::format("the tag has no end; \"{}\" is missing", closing));
+      const bool signed_end =
+          (peek() == '-' || (peek() == '+' && end == TokenKind::kBlockEnd)) && rest().substr(1).starts_with(closing);
+      if (open_.empty() && (signed_end || starts_with(closing))) {
+        const bool strips = signed_end && peek() == '-';
+        add(end, here());
+        skip(signed_end ? 3 : 2);
+        if (strips) skip_blanks();
         return;
       }
       cut_token();
@@ -168,89 +173,50 @@ class Lexer {
   }
 
   void cut_token() {
-    const size_t begin = at_;
-    const char c = source_[at_];
-    if (is_digit(c)) return cut_number();
-    if (c == '"' || c == '\'') return cut_string();
-    size_t next = at_;
-    if (in_name(take_character(source_, next), true)) {
-      while (at_ = next, next < source_.size() && in_name(take_character(source_, next), false)) {
-      }
-      return add(TokenKind::kName, begin, std::string(source_.substr(begin, at_ - begin)));
-    }
-    for (const std::string_view two : {"//", "**", "==", "!=", ">=", "<="}) {
-      if (here(two)) {
-        at_ += 2;
-        return add(TokenKind::kOperator, begin, std::string(two));
-      }
-    }
-    if (std::string_view("+-/*%~[](){}><=.:|,").find(c) == std::string_view::npos)
-      fail_at(at_,
-              fmt::format("the character \"{}\" has no meaning here", printable(characters(source_.substr(at_))[0])));
-    balance(c);
-    ++at_;
-    add(TokenKind::kOperator, begin, std::string(1, c));
+    const size_t begin = here();
+    if (is_digit(peek())) return cut_number();
+    if (at_string()) return cut_string();
+    if (const auto name = take_name(); !name.empty()) return add(TokenKind::kName, begin, std::string(name));
+    const auto sign = peek_operator();
+    if (sign.empty())
+      fail_at(begin, fmt::format("the character \"{}\" has no meaning here", printable(characters(rest())[0])));
+    balance(sign);
+    skip(sign.size());
+    add(TokenKind::kOperator, begin, std::string(sign));
   }
 
-  void balance(char c) {
+  void balance(std::string_view sign) {
+    const char c = sign[0];
     if (c == '(' || c == '[' || c == '{') open_ += c;
     if (c != ')' && c != ']' && c != '}') return;
     const char opening = c == ')' ? '(' : c == ']' ? '[' : '{';
-    if (open_.empty() || open_.back() != opening) fail_at(at_, fmt::format("the \"{}\" closes nothing", c));
+    if (open_.empty() || open_.back() != opening) fail_at(here(), fmt::format("the \"{}\" closes nothing", c));
     open_.pop_back();
   }
 
-  void take_digits() {
-    while (at_ < source_.size() &&
-           (is_digit(source_[at_]) || (source_[at_] == '_' && at_ + 1 < source_.size() && is_digit(source_[at_ + 1]))))
-      ++at_;
-  }
-
   void cut_number() {
-    const size_t begin = at_;
-    bool is_float = false;
+    const size_t begin = here();
     const bool behind_dot = begin > 0 && source_[begin - 1] == '.';
-    take_digits();
-    if (!behind_dot) {
-      if (at_ + 1 < source_.size() && source_[at_] == '.' && is_digit(source_[at_ + 1])) {
-        is_float = true;
-        ++at_;
-        take_digits();
-      }
-      if (at_ < source_.size() && (source_[at_] | 0x20) == 'e') {
-        size_t digits = at_ + 1;
-        if (digits < source_.size() && (source_[digits] == '+' || source_[digits] == '-')) ++digits;
-        if (digits < source_.size() && is_digit(source_[digits])) {
-          is_float = true;
-          at_ = digits;
-          take_digits();
-        }
-      }
-    }
-    const auto text = source_.substr(begin, at_ - begin);
-    size_t next = at_;
-    if (at_ < source_.size() && in_name(take_character(source_, next), true))
-      fail_at(begin, "this form has only decimal numbers, with a space behind them");
+    const auto text = behind_dot ? take_digits() : take_number();
+    const bool is_float = text.find_first_of(".eE") != std::string_view::npos;
+    if (!peek_name().empty()) fail_at(begin, "this form has only decimal numbers, with a space behind them");
     if (!is_float && text[0] == '0' && text.find_first_not_of("0_") != std::string_view::npos)
       fail_at(begin, fmt::format("the number {} begins with 0", text));
     add(is_float ? TokenKind::kFloat : TokenKind::kInteger, begin, std::string(text));
   }
 
   void cut_string() {
-    const size_t begin = at_++;
-    const char quote = source_[begin];
-    while (at_ < source_.size() && source_[at_] != quote) at_ += source_[at_] == '\\' ? 2 : 1;
-    if (at_ >= source_.size()) fail_at(begin, "the string has no end");
+    const size_t begin = here();
+    const String string = take_string();
+    if (!string.is_closed) fail_at(begin, "the string has no end");
     try {
-      add(TokenKind::kString, begin, replace_escapes(source_.substr(begin + 1, at_ - begin - 1)));
+      add(TokenKind::kString, begin, replace_escapes(string.body));
     } catch (const PythonError& error) {
       fail_at(begin, error.what());
     }
-    ++at_;
   }
 
   std::string_view source_;
-  size_t at_ = 0;
   std::string open_;  // the brackets that are open
   std::vector<Token> tokens_;
 };
