@@ -45,6 +45,17 @@ CLI::Option* add_format_option(CLI::App& command, DocumentOptions& options) {
       ->type_name("jsonl|json|txt");
 }
 
+CLI::Option* add_on_error_option(CLI::App& command, OnError& on_error) {
+  return command
+      .add_option_function<std::string>(
+          "--on-error",
+          [&on_error](const std::string& choice) { on_error = choice == "skip" ? OnError::kSkip : OnError::kFail; },
+          "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
+      ->check(CLI::IsMember({"fail", "skip"}).description(""))
+      ->type_name("fail|skip")
+      ->default_str("fail");
+}
+
 CLI::Validator duration_as_seconds() {
   return CLI::Validator(
       [](std::string& text) -> std::string {

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <string>
 
+#include "documents/document_error.h"
 #include "documents/document_options.h"
 
 namespace athanor::inline cli {
@@ -18,6 +19,9 @@ CLI::Option* add_type_option(CLI::App& command, std::string& into, const std::st
 
 /// Adds --format, of a command that reads documents: it names what standard input holds.
 CLI::Option* add_format_option(CLI::App& command, DocumentOptions& options);
+
+/// Adds --on-error, of a command that reads documents: it tells what a bad document does.
+CLI::Option* add_on_error_option(CLI::App& command, OnError& on_error);
 
 /// Turns "15m" or "1h30m" into seconds, for an option that is a number of seconds; a number stays as it is.
 CLI::Validator duration_as_seconds();

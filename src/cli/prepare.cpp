@@ -112,16 +112,7 @@ void add_prepare_command(CLI::App& app) {
       ->transform(CLI::AsSizeValue(false).description(""))
       ->transform(without_sign())
       ->type_name("SIZE");
-  command
-      ->add_option_function<std::string>(
-          "--on-error",
-          [options](const std::string& choice) {
-            options->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
-          },
-          "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
-      ->check(CLI::IsMember({"fail", "skip"}).description(""))
-      ->type_name("fail|skip")
-      ->default_str("fail");
+  add_on_error_option(*command, options->documents.on_error);
   command->add_option("--shard-bytes", options->shard_bytes, "Largest size of a shard")
       ->transform(CLI::AsSizeValue(false).description(""))
       ->transform(without_sign())

@@ -98,16 +98,7 @@ void add_train(CLI::App& parent) {
   command->add_option("--text-field", arguments->documents.text_field, "The field of JSON rows that contains the text")
       ->capture_default_str();
   add_format_option(*command, arguments->documents);
-  command
-      ->add_option_function<std::string>(
-          "--on-error",
-          [arguments](const std::string& choice) {
-            arguments->documents.on_error = choice == "skip" ? OnError::kSkip : OnError::kFail;
-          },
-          "What happens at a bad document: fail ends and reports its file and line, skip counts it and continues")
-      ->check(CLI::IsMember({"fail", "skip"}).description(""))
-      ->type_name("fail|skip")
-      ->default_str("fail");
+  add_on_error_option(*command, arguments->documents.on_error);
   command->add_option("--out", arguments->out, "The file to write")->required()->check(new_file());
   command->add_flag("--overwrite", arguments->overwrite, "Replace the file if it exists");
   command
