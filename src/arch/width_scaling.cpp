@@ -23,7 +23,7 @@ WidthClass width_class(const ModelConfig& model, const std::string& name, Role r
 }
 
 double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model) {
-  if (optimizer.scaling != "mup") return 1;
+  if (optimizer.scaling != WidthScaling::kMup) return 1;
   return static_cast<double>(optimizer.base_width) / static_cast<double>(model.hidden_size);
 }
 
@@ -36,13 +36,13 @@ double initial_factor(WidthClass width, double ratio) {
   fail<Error>("bug: no such class of widths");
 }
 
-double rate_factor(const std::string& optimizer, const std::string& muon_scale, WidthClass width, double ratio) {
+double rate_factor(const std::string& optimizer, MuonScale muon_scale, WidthClass width, double ratio) {
   const bool is_sgd = optimizer == "sgd", is_muon = optimizer == "muon";
   ATHANOR_ASSERT(is_sgd || is_muon || optimizer == "adamw");
   if (width == WidthClass::kOutput) return ratio;
   if (is_sgd) return width == WidthClass::kInput ? 1 / ratio : 1;
   if (width == WidthClass::kInput) return 1;
-  if (is_muon) return muon_scale == "moonshot" ? std::sqrt(ratio) : 1;
+  if (is_muon) return muon_scale == MuonScale::kMoonshot ? std::sqrt(ratio) : 1;
   return ratio;
 }
 

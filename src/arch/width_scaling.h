@@ -41,6 +41,6 @@ double initial_factor(WidthClass width, double ratio);
 /// Returns the factor of the learning rate.
 /// @param optimizer  the one that updates the parameter: adamw, sgd or muon (config/checks.h refuses mup with others).
 /// @param muon_scale  as in the configuration.
-double rate_factor(const std::string& optimizer, const std::string& muon_scale, WidthClass width, double ratio);
+double rate_factor(const std::string& optimizer, MuonScale muon_scale, WidthClass width, double ratio);
 
 }  // namespace athanor::inline arch

@@ -41,7 +41,7 @@ TEST(WidthScaling, TheFactorsAreThoseOfTensorProgramsV) {
   EXPECT_EQ(initial_factor(WidthClass::kInput, r), 1);
   EXPECT_EQ(initial_factor(WidthClass::kHidden, r), 0.5);
   EXPECT_EQ(initial_factor(WidthClass::kOutput, r), 0.25);
-  const auto rates = [&](const char* optimizer, const char* scale = "keller_jordan") {
+  const auto rates = [&](const char* optimizer, MuonScale scale = MuonScale::kKellerJordan) {
     return std::vector{rate_factor(optimizer, scale, WidthClass::kInput, r),
                        rate_factor(optimizer, scale, WidthClass::kHidden, r),
                        rate_factor(optimizer, scale, WidthClass::kOutput, r)};
@@ -49,7 +49,7 @@ TEST(WidthScaling, TheFactorsAreThoseOfTensorProgramsV) {
   EXPECT_EQ(rates("adamw"), (std::vector{1.0, 0.25, 0.25}));
   EXPECT_EQ(rates("sgd"), (std::vector{4.0, 1.0, 0.25}));
   EXPECT_EQ(rates("muon"), (std::vector{1.0, 1.0, 0.25}));
-  EXPECT_EQ(rates("muon", "moonshot"), (std::vector{1.0, 0.5, 0.25}));
+  EXPECT_EQ(rates("muon", MuonScale::kMoonshot), (std::vector{1.0, 0.5, 0.25}));
 }
 
 TEST(WidthScaling, NoneChangesNothing) {

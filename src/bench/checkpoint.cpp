@@ -155,7 +155,7 @@ class CheckpointBench {
     CheckpointFigures figures;
     figures.ranks = world_.size();
     figures.direct = direct_;
-    figures.writers = state_.config.checkpoint.writers;
+    figures.writers = state_.config.checkpoint.writers.word();
     figures.parameters = count_parameters(state_.config.model);
     figures.bytes = total_of_ranks(world_, static_cast<double>(own_bytes_));
     figures.pool_bytes = largest_of_ranks(world_, static_cast<double>(save_.pool_bytes()));

@@ -110,7 +110,7 @@ class Rank {
         timed_(timed_stages()), pipeline_(pointers(), mesh_.group(GroupKind::kPipeline)), batch_(random_batch(config)) {
     initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state_.model.parameters);
     const auto& p = config.parallelism;
-    pipeline_.set_schedule(make_schedule(p.pipeline_schedule, state_.model.mesh.layout().pipeline(),
+    pipeline_.set_schedule(make_schedule(p.pipeline_schedule.word(), state_.model.mesh.layout().pipeline(),
                                          static_cast<int>(p.virtual_stages),
                                          static_cast<int>(state_.model.mesh.layout().microbatches())));
   }

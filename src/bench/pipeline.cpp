@@ -16,6 +16,7 @@
 #include "bench/arguments.h"
 #include "bench/timer.h"
 #include "comm/thread_ranks.h"
+#include "config/parallelism_config.h"
 #include "layout/timeline_picture.h"
 #include "parallel/pipeline_timeline.h"
 
@@ -121,11 +122,11 @@ void draw(const Schedule& schedule, const Timeline& measured, const std::string&
 }
 
 std::vector<Schedule> schedules(const BenchPipelineArguments& given) {
-  std::vector<std::string> names{"gpipe", "1f1b", "interleaved_1f1b"};
+  std::vector<std::string> names = words_of<PipelineSchedule>();
   if (!given.schedule.empty()) names = {given.schedule};
   std::vector<Schedule> all;
   for (const std::string& name : names) {
-    const int chunks = name == "interleaved_1f1b" ? given.virtual_stages : 1;
+    const int chunks = name == word_of(PipelineSchedule::kInterleaved1F1B) ? given.virtual_stages : 1;
     const auto faults = find_schedule_faults(name, given.ranks, chunks, given.microbatches);
     if (!faults.empty() && given.schedule.empty()) {
       fmt::print("left out: {}\n", join(faults, "; "));

@@ -224,7 +224,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   bench::set_up(settings);
   require_layout_fits(config, 1);
   const OneRank alone(config);
-  const at::Device device = ops::choose_device(config.train.device);
+  const at::Device device = ops::choose_device(config.train.device.word());
   if (!device.is_cpu()) choose_type_of_devices(config.train);
   check_memory(config, *alone.world, alone.mesh.layout(), device);
   announce_armed_faults();

@@ -62,15 +62,16 @@ void read_scaling(const Json& json, const Json& config, ModelConfig& model, std:
       problems.push_back(fmt::format("{} = {} of the rotary positions is not supported", key, rope.shown(value)));
     }
   }
-  if (out.rope_type == "default") return;
+  const auto scaling = out.type();
+  if (scaling == RopeType::kDefault) return;
   if (uses_original_length(out)) {
     const int64_t inner = rope.size("original_max_position_embeddings", model.max_position_embeddings);
     out.original_max_position_embeddings = top.size("original_max_position_embeddings", inner);
   }
-  if (out.rope_type == "yarn") return read_yarn(rope, model, out);
-  if (out.rope_type == "linear" || out.rope_type == "dynamic" || out.rope_type == "llama3") {
+  if (scaling == RopeType::kYarn) return read_yarn(rope, model, out);
+  if (scaling) {
     out.factor = above_zero(rope, "factor", {});
-    if (out.rope_type != "llama3") return;
+    if (scaling != RopeType::kLlama3) return;
     out.low_freq_factor = above_zero(rope, "low_freq_factor", {});
     out.high_freq_factor = above_zero(rope, "high_freq_factor", {});
     return;
@@ -99,12 +100,12 @@ void write_hf_rope(const ModelConfig& m, Json& config) {
   const RopeScaling& r = m.rope_scaling;
   const RopeScaling defaults;
   Json rope{{"rope_type", r.rope_type}};
-  if (r.rope_type != "default") rope["factor"] = r.factor;
+  if (r.type() != RopeType::kDefault) rope["factor"] = r.factor;
   if (uses_original_length(r)) {
     rope["original_max_position_embeddings"] =
         r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings : m.max_position_embeddings;
   }
-  if (r.rope_type == "llama3") {
+  if (r.type() == RopeType::kLlama3) {
     rope["low_freq_factor"] = r.low_freq_factor;
     rope["high_freq_factor"] = r.high_freq_factor;
   }
@@ -118,7 +119,7 @@ void write_hf_rope(const ModelConfig& m, Json& config) {
   unless_default("mscale_all_dim", r.mscale_all_dim, defaults.mscale_all_dim);
   unless_default("truncate", r.truncate, defaults.truncate);
   config["rope_theta"] = m.rope_theta;
-  config["rope_scaling"] = r.rope_type == "default" ? Json() : rope;
+  config["rope_scaling"] = r.type() == RopeType::kDefault ? Json() : rope;
   rope["rope_theta"] = m.rope_theta;
   config["rope_parameters"] = rope;
 }

@@ -55,17 +55,17 @@ int fullest_of_data_rank(const RunConfig& config, const Layout& layout) {
 }
 
 std::string state_table(RunConfig config, int num_ranks, int rank) {
-  const std::string chosen = config.parallelism.sharding;
+  const ShardingKind chosen = config.parallelism.sharding;
   std::string text =
       fmt::format("#\n# {:<25}{:>11}{:>12}{:>12}{:>12}{:>12}\n",
                   config.parallelism.pipeline_parallel_degree > 1 ? "state of the fullest rank" : "state of a rank",
                   "weights", "master", "moments", "gradient", "total");
-  for (const char* sharding : {"none", "optimizer", "ep_aware", "hierarchical"}) {
+  for (const auto& [word, sharding] : kWords<ShardingKind>) {
     config.parallelism.sharding = sharding;
     const auto bytes = count_state_bytes(config, Layout(config, num_ranks), rank, plan_optimizers(config.optimizer));
     const auto cell = [](int64_t value) { return format_bytes(static_cast<double>(value)); };
     text += fmt::format("# {:<24}{:>12}{:>12}{:>12}{:>12}{:>12}\n",
-                        std::string("  sharding ") + sharding + (chosen == sharding ? " *" : ""), cell(bytes.weights),
+                        fmt::format("  sharding {}{}", word, chosen == sharding ? " *" : ""), cell(bytes.weights),
                         cell(bytes.master), cell(bytes.optimizer), cell(bytes.gradient), cell(bytes.total()));
   }
   return text;
@@ -158,11 +158,11 @@ std::string schedule_text(const RunConfig& config, const Layout& layout) {
   const double formula =
       static_cast<double>(layout.pipeline() - 1) / static_cast<double>(chunks * microbatches + layout.pipeline() - 1);
   std::string text = fmt::format("#\n# {}, {} microbatches: (p - 1) / (v m + p - 1) = {:.1f}% of the time waited",
-                                 p.pipeline_schedule, microbatches, 100 * formula);
+                                 p.pipeline_schedule.word(), microbatches, 100 * formula);
   const int64_t actions = 2 * microbatches * chunks;
   if (actions * layout.pipeline() > kPlayedActions) return text + "\n";
   const Schedule schedule =
-      make_schedule(p.pipeline_schedule, layout.pipeline(), static_cast<int>(chunks), static_cast<int>(microbatches));
+      make_schedule(p.pipeline_schedule.word(), layout.pipeline(), static_cast<int>(chunks), static_cast<int>(microbatches));
   const ScheduleFacts facts = check_schedule(schedule);
   std::vector<std::string> in_flight;
   for (const int most : facts.in_flight) in_flight.push_back(std::to_string(most));

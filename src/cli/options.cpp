@@ -3,21 +3,19 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <string_view>
 
 #include "base/error.h"
 #include "base/number_types.h"
 #include "config/duration.h"
+#include "config/run_config.h"
 #include "documents/standard_input.h"
 
 namespace athanor::inline cli {
 
 CLI::Option* add_device_option(CLI::App& command, std::string& into, const std::string& help) {
   const auto known = [](std::string& name) {
-    constexpr std::array<std::string_view, 4> kNames = {"auto", "cpu", "cuda", "xpu"};
-    return std::ranges::count(kNames, name) ? std::string() : "expected auto, cpu, cuda or xpu, got " + name;
+    return find_value<DeviceKind>(name) ? std::string() : "expected auto, cpu, cuda or xpu, got " + name;
   };
   return command.add_option("--device", into, help + " (auto, cpu, cuda or xpu, as train.device)")
       ->check(CLI::Validator(known, ""))

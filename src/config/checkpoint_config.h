@@ -11,6 +11,26 @@
 
 namespace athanor::inline config {
 
+/// How data that one rank has read reach the others: by a broadcast, or by an all-reduce to which the others add zeros.
+/// The results are equal; machines differ in which of the two they have tuned.
+enum class SharedBy { kBroadcast, kAllReduce };
+template <>
+inline constexpr auto kWords<SharedBy> = words<SharedBy>({{"broadcast", SharedBy::kBroadcast},
+                                                          {"all_reduce", SharedBy::kAllReduce}});
+
+/// What becomes of a checkpoint that is due while the one before is still being written.
+enum class IfStillSaving { kWait, kSkip };
+template <>
+inline constexpr auto kWords<IfStillSaving> = words<IfStillSaving>({{"wait", IfStillSaving::kWait},
+                                                                    {"skip", IfStillSaving::kSkip}});
+
+/// Which of the data ranks that own the same shard write it into checkpoints: each its canonical part, or the first of
+/// them all of these parts.
+enum class Writers { kScattered, kFirst };
+template <>
+inline constexpr auto kWords<Writers> = words<Writers>({{"scattered", Writers::kScattered},
+                                                        {"first", Writers::kFirst}});
+
 struct CheckpointConfig {
   CountOrAuto interval = 500;
   double mtbf_hours = 0;
@@ -20,14 +40,14 @@ struct CheckpointConfig {
   int64_t model_interval = 1000;
   std::string model_dtype = "bfloat16";
   std::string resume = "auto";
-  std::string load = "broadcast";
+  Choice<SharedBy> load = SharedBy::kBroadcast;
   bool async = true;
-  std::string if_still_saving = "wait";
+  Choice<IfStillSaving> if_still_saving = IfStillSaving::kWait;
   double write_mb_s = 0;
   int64_t concurrent_writers = 0;
   std::string local_dir;
   int64_t local_interval = 0;
-  std::string writers = "scattered";
+  Choice<Writers> writers = Writers::kScattered;
   bool fresh_moments = false;
   std::vector<std::string> fresh_groups = {};
   std::vector<std::string> allow_model_change;
@@ -58,16 +78,14 @@ struct CheckpointConfig {
             "begin from it, or of this run to go back to it");
     f.field("load", load,
             "how the weights that one rank has read reach the ranks with the same parameters: by broadcast, or as a "
-            "sum with the others' zeros",
-            one_of({"broadcast", "all_reduce"}));
+            "sum with the others' zeros");
     f.field(
         "async", async,
         "full checkpoints are copied in memory, and written from the copy while the run continues; false: each step "
         "that saves waits for the disk");
     f.field("if_still_saving", if_still_saving,
             "what becomes of a full checkpoint that falls due by its step while the one before is still being written: "
-            "wait until that is written, or skip this one; with async",
-            one_of({"wait", "skip"}));
+            "wait until that is written, or skip this one; with async");
     f.field("write_mb_s", write_mb_s,
             "most megabytes that the ranks of a node write each second for full checkpoints; 0: no limit; with async",
             between(0.0, 1e6));
@@ -84,8 +102,7 @@ struct CheckpointConfig {
             at_least(0));
     f.field("writers", writers,
             "who writes what several data ranks hold identically: each of them a part (scattered), or the first of "
-            "them all of it (first); the files' pieces are the same",
-            one_of({"scattered", "first"}));
+            "them all of it (first); the files' pieces are the same");
     f.field("fresh_moments", fresh_moments,
             "begin with zero moments, and count the optimizer's updates from there, if resume names a folder or a "
             "checkpoint lacks moments; a run that continues from its own checkpoints keeps its moments");

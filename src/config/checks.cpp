@@ -166,10 +166,10 @@ void check_ramp_sizes(const RunConfig& config, Findings& found) {
 void check_ramp(const RunConfig& config, Findings& found) {
   const TrainConfig& train = config.train;
   if (train.batch_ramp.empty()) {
-    found.require(train.batch_ramp_lr == "none",
+    found.require(train.batch_ramp_lr == BatchRampLr::kNone,
                   "train.batch_ramp_lr \"{}\" needs a ramp: list the sizes under [[train.batch_ramp]], or set it to "
                   "\"none\"",
-                  train.batch_ramp_lr);
+                  train.batch_ramp_lr.word());
     return;
   }
   found.require(
@@ -217,7 +217,7 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
                faults] = config;
   check_stages(config, found);
   found.require(
-      moe.aux_scope != "transformers" || parallelism.pipeline_parallel_degree == 1,
+      moe.aux_scope != AuxScope::kTransformers || parallelism.pipeline_parallel_degree == 1,
       "moe.aux_scope \"transformers\" pools over all layers and cannot be cut by pipeline_parallel_degree ({}); "
       "use \"sequence\"",
       parallelism.pipeline_parallel_degree);
@@ -259,11 +259,11 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
 std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
   const OptimizerConfig& o = config.optimizer;
   Findings found;
-  if (o.scaling != "mup") {
+  if (o.scaling != WidthScaling::kMup) {
     found.require(o.base_width == 0,
                   "optimizer.base_width ({}) is used by optimizer.scaling \"mup\" alone, and that is \"{}\"; set it "
                   "to \"mup\", or leave base_width out",
-                  o.base_width, o.scaling);
+                  o.base_width, o.scaling.word());
     return found.take();
   }
   found.require(o.base_width > 0,
@@ -294,23 +294,24 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, eval, parallelism, topology, integrity,
                faults] = config;
   Findings found;
-  if (moe.balance != "none") {
+  if (moe.balance != Balance::kNone) {
     found.require(train.micro_batch_size % moe.balance_group == 0 || moe.balance_group % train.micro_batch_size == 0,
                   "moe.balance_group ({}) must divide train.micro_batch_size ({}), or be a multiple of it, which spans "
                   "data ranks",
                   moe.balance_group, train.micro_batch_size);
   }
   const double group_tokens = static_cast<double>(moe.balance_group) * static_cast<double>(data.seq_len);
-  found.require(moe.balance == "none" || group_tokens <= kMaxStepTokens,
+  found.require(moe.balance == Balance::kNone || group_tokens <= kMaxStepTokens,
                 "moe.balance_group ({}) · data.seq_len ({}) are {:.4g} tokens, more than a step may have",
                 moe.balance_group, data.seq_len, group_tokens);
   found.require(
-      moe.balance == "none" || moe.aux_scope != "transformers" || moe.balance_group <= train.micro_batch_size,
+      moe.balance == Balance::kNone || moe.aux_scope != AuxScope::kTransformers ||
+          moe.balance_group <= train.micro_batch_size,
       "moe.aux_scope \"transformers\" pools over a microbatch, and moe.balance_group ({}) is more than "
       "train.micro_batch_size ({}): no other layout would have the same pools; use \"sequence\" or \"global\"",
       moe.balance_group, train.micro_batch_size);
   // The experts of a model that comes from a folder are known when it is read.
-  if (moe.balance == "swipe" && data.seq_len > 0 && model.num_experts > 0 && group_tokens <= kMaxStepTokens) {
+  if (moe.balance == Balance::kSwipe && data.seq_len > 0 && model.num_experts > 0 && group_tokens <= kMaxStepTokens) {
     const int64_t choices = moe.balance_group * data.seq_len * model.num_experts_per_tok;
     found.require(
         choices % model.num_experts == 0,

@@ -124,7 +124,7 @@ std::vector<std::string> beyond_family(const ModelConfig& m) {
   // None of the families has any of these values.
   std::vector<std::string> keys;
   if (m.num_shared_experts > 0) keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
-  if (m.router_score != "softmax") keys.push_back(fmt::format("model.router_score ({})", m.router_score));
+  if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
   if (m.routed_scaling_factor != 1)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
   return keys;

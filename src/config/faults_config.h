@@ -10,14 +10,62 @@
 
 namespace athanor::inline config {
 
+/// What a rehearsed fault does.
+enum class FaultKind {
+  kException,
+  kKill,
+  kSegv,
+  kStop,
+  kHang,
+  kNan,
+  kScale,
+  kNanWeight,
+  kFlipWeight,
+  kFlipMaster,
+  kFlipMoment,
+  kSlow,
+  kWriteFails,
+  kFullDisk,
+  kTornCheckpoint
+};
+template <>
+inline constexpr auto kWords<FaultKind> = words<FaultKind>({{"exception", FaultKind::kException},
+                                                            {"kill", FaultKind::kKill},
+                                                            {"segv", FaultKind::kSegv},
+                                                            {"stop", FaultKind::kStop},
+                                                            {"hang", FaultKind::kHang},
+                                                            {"nan", FaultKind::kNan},
+                                                            {"scale", FaultKind::kScale},
+                                                            {"nan_weight", FaultKind::kNanWeight},
+                                                            {"flip_weight", FaultKind::kFlipWeight},
+                                                            {"flip_master", FaultKind::kFlipMaster},
+                                                            {"flip_moment", FaultKind::kFlipMoment},
+                                                            {"slow", FaultKind::kSlow},
+                                                            {"write_fails", FaultKind::kWriteFails},
+                                                            {"full_disk", FaultKind::kFullDisk},
+                                                            {"torn_checkpoint", FaultKind::kTornCheckpoint}});
+
+/// When it acts: a part of a step, with the name that the board has for it, or the start of the run.
+enum class FaultPhase { kStart, kData, kForward, kBackward, kReduce, kUpdate, kGather, kSave, kValidate };
+template <>
+inline constexpr auto kWords<FaultPhase> = words<FaultPhase>({{"start", FaultPhase::kStart},
+                                                              {"data", FaultPhase::kData},
+                                                              {"forward", FaultPhase::kForward},
+                                                              {"backward", FaultPhase::kBackward},
+                                                              {"reduce", FaultPhase::kReduce},
+                                                              {"update", FaultPhase::kUpdate},
+                                                              {"gather", FaultPhase::kGather},
+                                                              {"save", FaultPhase::kSave},
+                                                              {"validate", FaultPhase::kValidate}});
+
 struct FaultConfig {
-  std::string kind = "exception";
+  Choice<FaultKind> kind = FaultKind::kException;
   int64_t step = 1;
   int64_t steps = 1;
   int64_t rank = -1;
   std::string host;
   int64_t sequence = -1;
-  std::string phase = "forward";
+  Choice<FaultPhase> phase = FaultPhase::kForward;
   std::string place;
   int64_t microbatch = -1;
   double seconds = 1;
@@ -29,9 +77,7 @@ struct FaultConfig {
             "flip_weight, flip_master or flip_moment "
             "(a bit at rest), slow (waits; a device computes for as long), write_fails or full_disk (one write, or "
             "all, of the step's checkpoint), "
-            "torn_checkpoint (a file of it is cut off when it has been written)",
-            one_of({"exception", "kill", "segv", "stop", "hang", "nan", "scale", "nan_weight", "flip_weight",
-                    "flip_master", "flip_moment", "slow", "write_fails", "full_disk", "torn_checkpoint"}));
+            "torn_checkpoint (a file of it is cut off when it has been written)");
     f.field("step", step, "the step in which it acts, from 1", between(1, kMaxSteps));
     f.field("steps", steps, "the number of steps, from that one on, in which a host's fault, slow or full_disk acts",
             between(1, kMaxSteps));
@@ -43,8 +89,7 @@ struct FaultConfig {
             at_least(-1));
     f.field("phase", phase,
             "when it acts: start (before the first step, whatever `step` is), data, forward, backward, reduce (before "
-            "gradients are summed), update, gather (with several ranks), save or validate",
-            one_of({"start", "data", "forward", "backward", "reduce", "update", "gather", "save", "validate"}));
+            "gradients are summed), update, gather (with several ranks), save or validate");
     f.field("place", place,
             "the tensor at which it acts, such as model.layers.3.mlp (docs/observers.md), or the weight whose value, "
             "master or moment it changes; \"\": the first one of the phase, for nan_weight the last norm of the rank, "

@@ -21,6 +21,7 @@
 
 #include "base/number_types.h"
 #include "base/text.h"
+#include "config/choice.h"
 #include "config/duration.h"
 
 namespace athanor::inline config {
@@ -47,6 +48,17 @@ struct Check {
   std::function<T(const T&)> canonical = {};  ///< maps synonyms to one name; empty: the value stays as written
 };
 
+inline Check<std::string> one_of(std::vector<std::string> allowed) {
+  auto names = allowed;
+  std::replace(names.begin(), names.end(), std::string(), std::string("\"\""));
+  std::string expected = "one of " + join(names);
+  return {std::move(expected), [allowed = std::move(allowed)](const std::string& x) {
+            for (const auto& name : allowed) {
+              if (x == name) return true;
+            }
+            return false;
+          }};
+}
 /// A visitor of declared fields: field() is called with each field, and may change its value.
 class Fields {
  public:
@@ -63,6 +75,14 @@ class Fields {
                      const Check<std::vector<std::string>>& check = {}) = 0;
   virtual void field(const char* key, CountOrAuto& value, const char* help, const Check<CountOrAuto>& check = {}) = 0;
   virtual void field(const char* key, NameOrNames& value, const char* help, const Check<NameOrNames>& check = {}) = 0;
+
+  /// Declares a choice, which visitors see as its word, in a text of their own.
+  template <class E>
+  void field(const char* key, Choice<E>& value, const char* help) {
+    std::string word = value.word();
+    field(key, word, help, one_of(words_of<E>()));
+    value = word;
+  }
 
   /// Declares a sub-table, whose fields `section.describe` declares. Within a table, declare tables and lists after the
   /// plain fields, as TOML requires.
@@ -164,17 +184,6 @@ inline Check<double> not_negative() {
 inline Check<std::string> duration() {
   return {"a length of time such as \"11h30m\", \"90s\" or \"0\"",
           [](const std::string& text) { return parse_duration(text).has_value(); }};
-}
-inline Check<std::string> one_of(std::vector<std::string> allowed) {
-  auto names = allowed;
-  std::replace(names.begin(), names.end(), std::string(), std::string("\"\""));
-  std::string expected = "one of " + join(names);
-  return {std::move(expected), [allowed = std::move(allowed)](const std::string& x) {
-            for (const auto& name : allowed) {
-              if (x == name) return true;
-            }
-            return false;
-          }};
 }
 /// Check for a number type, given by its full or its short name; `also` lists other allowed values.
 inline Check<std::string> one_type_of(std::vector<std::string> types, const std::vector<std::string>& also = {}) {

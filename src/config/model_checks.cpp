@@ -151,29 +151,31 @@ void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
 void check_rope_scaling(const ModelConfig& m, Findings& found) {
   const auto& r = m.rope_scaling;
   const RopeScaling unset;
-  const auto for_type = [&](const char* key, bool set, std::initializer_list<const char*> types) {
-    const bool used = std::any_of(types.begin(), types.end(), [&](const char* type) { return r.rope_type == type; });
+  const auto for_type = [&](const char* key, bool set, std::initializer_list<RopeType> types) {
+    const bool used = std::ranges::any_of(types, [&](RopeType type) { return r.type() == type; });
     found.require(!set || used, "model.rope_scaling.{} has no effect with rope_type {}; leave it out, or set rope_type",
                   key, r.rope_type);
   };
-  for_type("factor", r.factor != unset.factor, {"linear", "dynamic", "yarn", "llama3"});
+  for_type("factor", r.factor != unset.factor,
+           {RopeType::kLinear, RopeType::kDynamic, RopeType::kYarn, RopeType::kLlama3});
   for_type("original_max_position_embeddings",
-           r.original_max_position_embeddings != unset.original_max_position_embeddings, {"yarn", "llama3"});
-  for_type("low_freq_factor", r.low_freq_factor != unset.low_freq_factor, {"llama3"});
-  for_type("high_freq_factor", r.high_freq_factor != unset.high_freq_factor, {"llama3"});
-  for_type("attention_factor", r.attention_factor != unset.attention_factor, {"yarn"});
-  for_type("beta_fast", r.beta_fast != unset.beta_fast, {"yarn"});
-  for_type("beta_slow", r.beta_slow != unset.beta_slow, {"yarn"});
-  for_type("mscale", r.mscale != unset.mscale, {"yarn"});
-  for_type("mscale_all_dim", r.mscale_all_dim != unset.mscale_all_dim, {"yarn"});
-  for_type("truncate", r.truncate != unset.truncate, {"yarn"});
+           r.original_max_position_embeddings != unset.original_max_position_embeddings,
+           {RopeType::kYarn, RopeType::kLlama3});
+  for_type("low_freq_factor", r.low_freq_factor != unset.low_freq_factor, {RopeType::kLlama3});
+  for_type("high_freq_factor", r.high_freq_factor != unset.high_freq_factor, {RopeType::kLlama3});
+  for_type("attention_factor", r.attention_factor != unset.attention_factor, {RopeType::kYarn});
+  for_type("beta_fast", r.beta_fast != unset.beta_fast, {RopeType::kYarn});
+  for_type("beta_slow", r.beta_slow != unset.beta_slow, {RopeType::kYarn});
+  for_type("mscale", r.mscale != unset.mscale, {RopeType::kYarn});
+  for_type("mscale_all_dim", r.mscale_all_dim != unset.mscale_all_dim, {RopeType::kYarn});
+  for_type("truncate", r.truncate != unset.truncate, {RopeType::kYarn});
   found.require(r.high_freq_factor > r.low_freq_factor,
                 "model.rope_scaling.high_freq_factor ({}) must be above low_freq_factor ({})", r.high_freq_factor,
                 r.low_freq_factor);
   found.require(r.beta_fast >= r.beta_slow, "model.rope_scaling.beta_fast ({}) must be at least beta_slow ({})",
                 r.beta_fast, r.beta_slow);
-  found.require(r.rope_type != "yarn" || m.rope_theta > 1, "model.rope_theta ({}) must be above 1 with rope_type yarn",
-                m.rope_theta);
+  found.require(r.type() != RopeType::kYarn || m.rope_theta > 1,
+                "model.rope_theta ({}) must be above 1 with rope_type yarn", m.rope_theta);
 }
 
 // Bounds the size from above, in double; the exact count (arch/inventory.h) is in 64 bits.

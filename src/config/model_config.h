@@ -3,6 +3,7 @@
 // uses them.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,16 @@ namespace athanor::inline config {
 
 /// Returns the names of all families in families.h.
 std::vector<std::string> family_names();
+
+/// The function from a router's logits to scores in fp32. Everything else (weights, top-k, losses) is computed from
+/// scores.
+enum class RouterScore {
+  kSoftmax,  ///< over all experts
+  kSigmoid,  ///< a sigmoid for each expert separately (DeepSeek-V3, §2.1.2)
+};
+template <>
+inline constexpr auto kWords<RouterScore> = words<RouterScore>({{"softmax", RouterScore::kSoftmax},
+                                                                {"sigmoid", RouterScore::kSigmoid}});
 
 /// Keys of the model fields that the user wrote in addition to `from`; their values must agree with the model in that
 /// folder. This is not part of the model: all objects compare equal.
@@ -51,6 +62,8 @@ struct ModelConfig {
   RopeScaling rope_scaling;
   WrittenFields written;  ///< filled by the reader if `from` is set
 
+  /// Nothing if router_score is no such word, as it may be in a model that has not been checked.
+  std::optional<RouterScore> score() const { return find_value<RouterScore>(router_score); }
   bool is_moe() const { return num_experts > 0; }
   int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }
   /// num_key_value_heads, or its default: one for each attention head.
@@ -97,7 +110,7 @@ struct ModelConfig {
     f.field("router_score", router_score,
             "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
             "DeepSeek-V3 (olmoe, qwen3_moe; sigmoid cannot be exported)",
-            one_of({"softmax", "sigmoid"}));
+            one_of(words_of<RouterScore>()));
     f.field("routed_scaling_factor", routed_scaling_factor,
             "multiplies the weights of the chosen experts (olmoe, qwen3_moe; other than 1 cannot be exported)",
             fp32_up_to(kMaxScale));

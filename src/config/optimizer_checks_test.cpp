@@ -31,7 +31,7 @@ TEST(OptimizerChecks, AnOptionOfSomeSweptOptimizersHasItsDefaultForTheOthers) {
       options{"optimizer.muon_scale=keller_jordan", "optimizer.momentum=0.5", "optimizer.eps=1e-6"};
   const OptimizerConfig adamw = read_for("adamw", swept, options).optimizer,
                         muon = read_for("muon", swept, options).optimizer;
-  EXPECT_EQ(muon.muon_scale, "keller_jordan");
+  EXPECT_EQ(muon.muon_scale, MuonScale::kKellerJordan);
   EXPECT_EQ(muon.momentum, 0.5);
   EXPECT_EQ(adamw.muon_scale, OptimizerConfig{}.muon_scale);
   EXPECT_EQ(adamw.momentum, OptimizerConfig{}.momentum);

@@ -18,6 +18,27 @@ namespace athanor::inline config {
 
 inline constexpr double kMaxBeta = 0.9999999;  ///< 1 − 2^-24 is the next fp32 below 1
 
+/// The form of the learning rate after warm-up (optim/schedule.h).
+enum class LrSchedule { kCosine, kLinear, kConstant, kWsd, kInverseSqrt };
+template <>
+inline constexpr auto kWords<LrSchedule> = words<LrSchedule>({{"cosine", LrSchedule::kCosine},
+                                                              {"linear", LrSchedule::kLinear},
+                                                              {"constant", LrSchedule::kConstant},
+                                                              {"wsd", LrSchedule::kWsd},
+                                                              {"inverse_sqrt", LrSchedule::kInverseSqrt}});
+
+/// How rates and initial weights follow the width of a model (arch/width_scaling.h).
+enum class WidthScaling { kNone, kMup };
+template <>
+inline constexpr auto kWords<WidthScaling> = words<WidthScaling>({{"none", WidthScaling::kNone},
+                                                                  {"mup", WidthScaling::kMup}});
+
+/// The factor of Muon's orthogonal updates (optim/muon.h).
+enum class MuonScale { kKellerJordan, kMoonshot };
+template <>
+inline constexpr auto kWords<MuonScale> = words<MuonScale>({{"keller_jordan", MuonScale::kKellerJordan},
+                                                            {"moonshot", MuonScale::kMoonshot}});
+
 /// Parameters with settings that differ from those of the run.
 struct OptimizerGroupConfig {
   std::vector<std::string> match;
@@ -44,7 +65,7 @@ struct OptimizerConfig {
   std::string name = "adamw";
   double lr = 4e-4;
   double min_lr = 4e-5;
-  std::string schedule = "cosine";
+  Choice<LrSchedule> schedule = LrSchedule::kCosine;
   int64_t warmup_steps = 100;  // kDefaultWarmupSteps
   int64_t decay_steps = 0;
   int64_t schedule_steps = 0;
@@ -57,7 +78,7 @@ struct OptimizerConfig {
   std::vector<std::string> no_weight_decay = {};
   double max_grad_norm = 1.0;
   bool clip_after_warmup = false;
-  std::string scaling = "none";
+  Choice<WidthScaling> scaling = WidthScaling::kNone;
   int64_t base_width = 0;
   double momentum = 0.95;
   bool nesterov = true;
@@ -66,7 +87,7 @@ struct OptimizerConfig {
   int64_t newton_schulz_steps = 5;
   std::vector<double> newton_schulz_coefficients = {3.4445, -4.7750, 2.0315};
   std::string newton_schulz_dtype = "bfloat16";
-  std::string muon_scale = "moonshot";
+  Choice<MuonScale> muon_scale = MuonScale::kMoonshot;
   double qk_clip = 0;
   std::vector<OptimizerGroupConfig> groups = {};
   bool warmup_not_set = false;  ///< not a field: warmup_steps was derived; a resumed run keeps its own (defaults.h)
@@ -79,8 +100,7 @@ struct OptimizerConfig {
     f.field("lr", lr, "learning rate after warm-up", fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the last step; not set: 4e-05, or a tenth of lr if that is above lr",
             zero_or_fp32_up_to(kMaxFp32));
-    f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up",
-            one_of({"cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
+    f.field("schedule", schedule, "form of the learning rate from lr to min_lr after warm-up");
     f.field("warmup_steps", warmup_steps,
             "steps of linear warm-up from 0; not set: 100, or a tenth of the schedule's steps (in the first training "
             "phase) if that is less; a resumed run keeps the value that it began with",
@@ -114,8 +134,7 @@ struct OptimizerConfig {
     f.field("clip_after_warmup", clip_after_warmup, "clip only after the warm-up steps");
     f.field("scaling", scaling,
             "how learning rates and initial weights follow model.hidden_size: none (they are as given), or mup (by the "
-            "role of each parameter, so that a rate that was found at base_width holds)",
-            one_of({"none", "mup"}));
+            "role of each parameter, so that a rate that was found at base_width holds)");
     f.field("base_width", base_width,
             "mup: the model.hidden_size for which lr and model.initializer_range hold; 0: not set",
             between(0, kMaxWidth));
@@ -144,8 +163,7 @@ struct OptimizerConfig {
             one_type_of({"bfloat16", "float32"}));
     f.field("muon_scale", muon_scale,
             "muon: factor of the orthogonal update of a matrix [rows, columns]: keller_jordan sqrt(max(1, rows / "
-            "columns)), moonshot 0.2 sqrt(max(rows, columns)), with which the rate is that of AdamW",
-            one_of({"keller_jordan", "moonshot"}));
+            "columns)), moonshot 0.2 sqrt(max(rows, columns)), with which the rate is that of AdamW");
     f.field("qk_clip", qk_clip,
             "after an update, query and key weights of each head whose largest attention logit in the step was above "
             "this are scaled down to it (MuonClip has 100); 0 turns it off",

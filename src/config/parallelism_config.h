@@ -2,6 +2,7 @@
 // The configuration sections for the distribution of the work over ranks and for the links between ranks.
 // layout/layout.h defines what the degrees mean together.
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -11,21 +12,68 @@
 
 namespace athanor::inline config {
 
+/// The order of microbatches through a pipeline; layout/schedules/ has a file for each.
+enum class PipelineSchedule { kGpipe, k1F1B, kInterleaved1F1B };
+template <>
+inline constexpr auto kWords<PipelineSchedule> = words<PipelineSchedule>({{"gpipe", PipelineSchedule::kGpipe},
+                                                                          {"1f1b", PipelineSchedule::k1F1B},
+                                                                          {"interleaved_1f1b",
+                                                                           PipelineSchedule::kInterleaved1F1B}});
+
+/// How the optimizer state is sharded (layout/shards.h).
+enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
+template <>
+inline constexpr auto kWords<ShardingKind> = words<ShardingKind>({{"none", ShardingKind::kNone},
+                                                                  {"optimizer", ShardingKind::kOptimizer},
+                                                                  {"ep_aware", ShardingKind::kEpAware},
+                                                                  {"hierarchical", ShardingKind::kHierarchical}});
+
+/// The order in which ranks add tensors of their GPUs: as the library chooses, or along the tree of runs on CPUs.
+enum class DeviceSums { kLibrary, kTree };
+template <>
+inline constexpr auto kWords<DeviceSums> = words<DeviceSums>({{"library", DeviceSums::kLibrary},
+                                                              {"tree", DeviceSums::kTree}});
+
+/// The modules whose activations can be computed again in backward.
+enum class RecomputeKind { kNorm, kAttention, kMoe, kLayer };
+template <>
+inline constexpr auto kWords<RecomputeKind> = words<RecomputeKind>({{"norm", RecomputeKind::kNorm},
+                                                                    {"attention", RecomputeKind::kAttention},
+                                                                    {"moe", RecomputeKind::kMoe},
+                                                                    {"layer", RecomputeKind::kLayer}});
+
+/// Those that a run computes again.
+struct RecomputeKinds {
+  bool norm = false;       ///< outputs of the norms before attention and feed-forward
+  bool attention = false;  ///< everything between the normed input and the output of attention
+  /// Everything between the normed input and the output of the feed-forward, sparse or dense; routing is saved.
+  bool moe = false;
+  bool layer = false;  ///< everything between the residual streams before and after a layer; contains the others
+};
+
+/// Returns the kinds in a value of parallelism.recompute. Other words have been refused when the configuration was
+/// read; here they are ignored.
+inline RecomputeKinds parse_recompute(const std::vector<std::string>& kinds) {
+  const auto has = [&](RecomputeKind kind) { return std::ranges::find(kinds, word_of(kind)) != kinds.end(); };
+  return {has(RecomputeKind::kNorm), has(RecomputeKind::kAttention), has(RecomputeKind::kMoe),
+          has(RecomputeKind::kLayer)};
+}
+
 struct ParallelismConfig {
   int64_t data_parallel_replicate_degree = 1;
   int64_t data_parallel_shard_degree = -1;
   int64_t expert_parallel_degree = 1;
   int64_t tensor_parallel_degree = 1;
   int64_t pipeline_parallel_degree = 1;
-  std::string pipeline_schedule = "1f1b";
+  Choice<PipelineSchedule> pipeline_schedule = PipelineSchedule::k1F1B;
   int64_t virtual_stages = 1;
   std::vector<int64_t> pipeline_split = {};
   bool sequence_parallel = false;
-  std::string sharding = "ep_aware";
+  Choice<ShardingKind> sharding = ShardingKind::kEpAware;
   NameOrNames mapping = "expert_inner";
   std::vector<std::string> recompute = {};
   double bucket_mb = 25.0;
-  std::string device_sums = "library";
+  Choice<DeviceSums> device_sums = DeviceSums::kLibrary;
   bool check_collectives = false;
   double collective_timeout_s = 1800.0;
 
@@ -42,8 +90,7 @@ struct ParallelismConfig {
             between(1, kMaxRanks));
     f.field("tensor_parallel_degree", tensor_parallel_degree, "ranks that share each matrix", between(1, kMaxRanks));
     f.field("pipeline_parallel_degree", pipeline_parallel_degree, "ranks that share the layers", between(1, kMaxRanks));
-    f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline",
-            one_of({"gpipe", "1f1b", "interleaved_1f1b"}));
+    f.field("pipeline_schedule", pipeline_schedule, "order of microbatches through the pipeline");
     f.field("virtual_stages", virtual_stages, "stages of each pipeline rank, for interleaved_1f1b",
             between(1, kMaxLayers));
     f.field("pipeline_split", pipeline_split,
@@ -56,21 +103,19 @@ struct ParallelismConfig {
     f.field("sharding", sharding,
             "how the optimizer state is sharded: none (every rank has the state of all its parameters), optimizer (SO: "
             "over the ranks that hold the same experts), ep_aware (EPSO: experts over those, everything else over all "
-            "data ranks), hierarchical (ParO: within each replica)",
-            one_of({"none", "optimizer", "ep_aware", "hierarchical"}));
+            "data ranks), hierarchical (ParO: within each replica)");
     f.field("mapping", mapping,
             "which ranks are neighbours: expert_inner (those that share the experts), data_inner (those that hold the "
             "same experts, MoDa), or the axes pipeline, replicate, shard, expert, tensor in a list, outermost first");
     f.field("recompute", recompute, "modules whose activations are computed again in backward",
-            each_one_of({"norm", "attention", "moe", "layer"}));
+            each_one_of(words_of<RecomputeKind>()));
     f.field("bucket_mb", bucket_mb,
             "gradients are reduced in buckets of about this many MB (10^6 bytes, as fp32), while backward continues",
             between(4e-6, 1e6));
     f.field(
         "device_sums", device_sums,
         "how ranks add tensors of their GPUs: library (as NCCL does, in orders that it chooses, bfloat16 rounded at "
-        "each hop) or tree (in the fixed order of runs on CPUs, rounded once; sends more between nodes)",
-        one_of({"library", "tree"}));
+        "each hop) or tree (in the fixed order of runs on CPUs, rounded once; sends more between nodes)");
     f.field("check_collectives", check_collectives,
             "before each collective the ranks compare what they are about to do; this names a rank that is out of "
             "order, and costs time");

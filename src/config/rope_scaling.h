@@ -2,12 +2,21 @@
 // Scaling of rotary positions beyond the length that a model was first trained for. Names are those of `transformers`.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "config/fields.h"
 #include "config/ranges.h"
 
 namespace athanor::inline config {
+
+enum class RopeType { kDefault, kLinear, kDynamic, kYarn, kLlama3 };
+template <>
+inline constexpr auto kWords<RopeType> = words<RopeType>({{"default", RopeType::kDefault},
+                                                          {"linear", RopeType::kLinear},
+                                                          {"dynamic", RopeType::kDynamic},
+                                                          {"yarn", RopeType::kYarn},
+                                                          {"llama3", RopeType::kLlama3}});
 
 struct RopeScaling {
   std::string rope_type = "default";
@@ -22,13 +31,15 @@ struct RopeScaling {
   double mscale_all_dim = 0.0;
   bool truncate = true;
 
+  /// Nothing if rope_type is no such word, as it may be in a model that has not been checked.
+  std::optional<RopeType> type() const { return find_value<RopeType>(rope_type); }
   bool operator==(const RopeScaling&) const = default;
 
   void describe(Fields& f) {
     f.field("rope_type", rope_type,
             "default: no scaling; linear: positions divided by factor; dynamic: as default up to "
             "max_position_embeddings; longer sequences are not supported; yarn; llama3",
-            one_of({"default", "linear", "dynamic", "yarn", "llama3"}));
+            one_of(words_of<RopeType>()));
     f.field("factor", factor, "how many times longer the context becomes (all except default)",
             between(1.0, kMaxScale));
     f.field("original_max_position_embeddings", original_max_position_embeddings,
@@ -57,7 +68,8 @@ struct RopeScaling {
 
 /// True if the rope type uses original_max_position_embeddings.
 inline bool uses_original_length(const RopeScaling& rope) {
-  return rope.rope_type == "yarn" || rope.rope_type == "llama3";
+  const auto type = rope.type();
+  return type == RopeType::kYarn || type == RopeType::kLlama3;
 }
 
 }  // namespace athanor::inline config

@@ -8,11 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "base/signals.h"
 #include "config/checkpoint_config.h"
 #include "config/eval_config.h"
 #include "config/faults_config.h"
 #include "config/fields.h"
 #include "config/model_config.h"
+#include "config/moe_config.h"
 #include "config/optimizer_config.h"
 #include "config/parallelism_config.h"
 #include "config/ranges.h"
@@ -37,10 +39,16 @@ struct SourceConfig {
   }
 };
 
+/// What a token may attend to: all of its instance before it, or only its own document there.
+enum class AttentionScope { kInstance, kDocument };
+template <>
+inline constexpr auto kWords<AttentionScope> = words<AttentionScope>({{"instance", AttentionScope::kInstance},
+                                                                      {"document", AttentionScope::kDocument}});
+
 struct DataConfig {
   std::string path;
   int64_t seq_len = 0;
-  std::string attention_scope = "instance";
+  Choice<AttentionScope> attention_scope = AttentionScope::kInstance;
   int64_t num_threads = 1;
   bool verify = true;
   std::vector<SourceConfig> sources;  ///< replace `path`
@@ -51,8 +59,7 @@ struct DataConfig {
     f.field("seq_len", seq_len, "tokens in an instance (seq_len - 1 of them are targets); 0 takes the data's",
             between(0, kMaxPositions));
     f.field("attention_scope", attention_scope,
-            "what a token may attend to: all of its instance before it, or only its own document there",
-            one_of({"instance", "document"}));
+            "what a token may attend to: all of its instance before it, or only its own document there");
     f.field("num_threads", num_threads, "threads that read ahead; they never change the order",
             between(1, kMaxThreads));
     f.field("verify", verify, "compare each block of a shard with its checksum when it is first read");
@@ -88,9 +95,11 @@ struct StageConfig {
     f.field("lr", lr, "learning rate after the phase's warm-up; 0 takes optimizer.lr", zero_or_fp32_up_to(kMaxFp32));
     f.field("min_lr", min_lr, "learning rate at the phase's last step; -1 takes optimizer.min_lr",
             zero_minus_one_or_fp32_up_to(kMaxFp32));
+    std::vector<std::string> schedules = words_of<LrSchedule>();
+    schedules.insert(schedules.begin(), "");
     f.field("schedule", schedule,
             "form of the learning rate from lr to min_lr within the phase; \"\" takes optimizer.schedule",
-            one_of({"", "cosine", "linear", "constant", "wsd", "inverse_sqrt"}));
+            one_of(schedules));
     f.field("warmup_steps", warmup_steps,
             "steps of linear warm-up from 0 at the start of the phase; -1 takes optimizer.warmup_steps in the first "
             "phase and none in later ones",
@@ -120,12 +129,41 @@ struct BatchRampConfig {
   }
 };
 
+template <>
+inline constexpr auto kWords<Warning> =
+    words<Warning>({{"stop", Warning::kStop}, {"save", Warning::kSave}, {"ignore", Warning::kIgnore}});
+
+/// What a rank computes on; kAuto: an accelerator if there is one (ops/device_choice.h).
+enum class DeviceKind { kAuto, kCpu, kCuda, kXpu };
+template <>
+inline constexpr auto kWords<DeviceKind> = words<DeviceKind>(
+    {{"auto", DeviceKind::kAuto}, {"cpu", DeviceKind::kCpu}, {"cuda", DeviceKind::kCuda}, {"xpu", DeviceKind::kXpu}});
+
+/// What a loss or gradient that is not finite does.
+enum class OnNonFinite { kStop, kSkip, kRollBack };
+template <>
+inline constexpr auto kWords<OnNonFinite> = words<OnNonFinite>({{"stop", OnNonFinite::kStop},
+                                                                {"skip", OnNonFinite::kSkip},
+                                                                {"roll_back", OnNonFinite::kRollBack}});
+
+/// What a loss or gradient norm far above that of the steps before does.
+enum class OnSpike { kLog, kSkipStep, kRollBack };
+template <>
+inline constexpr auto kWords<OnSpike> =
+    words<OnSpike>({{"log", OnSpike::kLog}, {"skip_step", OnSpike::kSkipStep}, {"roll_back", OnSpike::kRollBack}});
+
+/// How the learning rate follows a batch that is smaller than train.global_batch_size.
+enum class BatchRampLr { kNone, kSqrt, kLinear };
+template <>
+inline constexpr auto kWords<BatchRampLr> =
+    words<BatchRampLr>({{"none", BatchRampLr::kNone}, {"sqrt", BatchRampLr::kSqrt}, {"linear", BatchRampLr::kLinear}});
+
 struct TrainConfig {
   std::string run_dir = "runs/default";
   int64_t steps = 1000;
   int64_t global_batch_size = 16;
   int64_t micro_batch_size = 4;
-  std::string device = "auto";
+  Choice<DeviceKind> device = DeviceKind::kAuto;
   bool cuda_graphs = false;
   std::string dtype = "bfloat16";
   std::string master_dtype = "float32";
@@ -137,12 +175,12 @@ struct TrainConfig {
   int64_t validation_sequences = 256;
   std::string stop_after = "0";
   std::string stop_margin = "5m";
-  std::string on_sigusr1 = "stop";
-  std::string on_sigusr2 = "save";
-  std::string on_non_finite = "stop";
-  std::string on_spike = "log";
+  Choice<Warning> on_sigusr1 = Warning::kStop;
+  Choice<Warning> on_sigusr2 = Warning::kSave;
+  Choice<OnNonFinite> on_non_finite = OnNonFinite::kStop;
+  Choice<OnSpike> on_spike = OnSpike::kLog;
   int64_t skip_limit = 10;
-  std::string batch_ramp_lr = "none";
+  Choice<BatchRampLr> batch_ramp_lr = BatchRampLr::kNone;
   std::vector<StageConfig> stages;
   std::vector<BatchRampConfig> batch_ramp;
   bool micro_batch_not_set = false;  ///< not a field: micro_batch_size was derived (defaults.h, layout/fitted_batch.h)
@@ -163,8 +201,7 @@ struct TrainConfig {
             "sequences that a data rank computes at once; must divide its share of global_batch_size; not set: 4, or "
             "the largest number below it that does",
             between(1, kMaxSequences));
-    f.field("device", device, "what each rank computes on; auto: an accelerator if libtorch sees one, else the CPU",
-            one_of({"auto", "cpu", "cuda", "xpu"}));
+    f.field("device", device, "what each rank computes on; auto: an accelerator if libtorch sees one, else the CPU");
     f.field("cuda_graphs", cuda_graphs,
             "on a GPU, launch forward and backward of a microbatch as one recorded graph, with the same bits");
     f.field("dtype", dtype,
@@ -199,87 +236,25 @@ struct TrainConfig {
             duration());
     f.field("on_sigusr1", on_sigusr1,
             "what SIGUSR1, a scheduler's warning, does after the step: stop (save, and end with code 10), save, or "
-            "ignore",
-            one_of({"stop", "save", "ignore"}));
-    f.field("on_sigusr2", on_sigusr2, "the same for SIGUSR2", one_of({"stop", "save", "ignore"}));
+            "ignore");
+    f.field("on_sigusr2", on_sigusr2, "the same for SIGUSR2");
     f.field(
         "on_non_finite", on_non_finite,
         "what a loss or gradient that is not finite does, unless a node is at fault: stop (end with code 76), "
         "skip (do the step with the next batch), or roll_back (continue from the newest checkpoint, with the data that "
-        "come after the batch)",
-        one_of({"stop", "skip", "roll_back"}));
+        "come after the batch)");
     f.field("on_spike", on_spike,
             "what a loss or gradient norm far above that of the last 128 steps does: log (a warning), skip_step (do "
-            "the step with the next batch), or roll_back (as on_non_finite)",
-            one_of({"log", "skip_step", "roll_back"}));
+            "the step with the next batch), or roll_back (as on_non_finite)");
     f.field("skip_limit", skip_limit,
             "batches that a process may pass over in these ways; a further one that is not finite ends it with code 76",
             between(0, kMaxSteps));
     f.field("batch_ramp_lr", batch_ramp_lr,
             "what multiplies the learning rate of a step with a smaller batch, of b of global_batch_size B sequences: "
-            "none (1), sqrt (√(b / B)), or linear (b / B)",
-            one_of({"none", "sqrt", "linear"}));
+            "none (1), sqrt (√(b / B)), or linear (b / B)");
     f.list("stages", stages, "The training phases of the run, one after another; without any, the run is one phase.");
     f.list("batch_ramp", batch_ramp,
            "A batch size that grows by the tokens seen: one entry for each size before train.global_batch_size.");
-  }
-};
-
-struct MoeConfig {
-  double router_aux_loss_coef = 0.01;
-  double router_z_loss_coef = 0.001;
-  std::string aux_scope = "sequence";
-  double bias_update_rate = 0.0;
-  double router_noise = 0.0;
-  std::string balance = "none";
-  int64_t balance_group = 1;
-  double capacity_factor = 1.25;
-  std::string capacity_order = "score";
-  std::string combine_weights = "after";
-  std::string dispatch = "auto";
-  int64_t dispatch_chunks = 0;
-
-  void describe(Fields& f) {
-    f.field("router_aux_loss_coef", router_aux_loss_coef, "weight of the load-balancing loss",
-            zero_or_fp32_up_to(kMaxScale));
-    f.field("router_z_loss_coef", router_z_loss_coef, "weight of the router z-loss", zero_or_fp32_up_to(kMaxScale));
-    f.field("aux_scope", aux_scope,
-            "what the load-balancing loss is computed over: each sequence and layer separately, the previous step's "
-            "fractions, or all layers and the microbatch together as in `transformers`",
-            one_of({"sequence", "global", "transformers"}));
-    f.field("bias_update_rate", bias_update_rate,
-            "balancing without a loss: after each step an expert's bias, which is used only to choose experts, moves "
-            "by this towards an even load (DeepSeek-V3 has 0.001); 0 turns it off",
-            zero_or_fp32_up_to(kMaxScale));
-    f.field("router_noise", router_noise,
-            "standard deviation of noise on the logits by which experts are chosen, in training; 0 turns it off; inf: "
-            "only noise chooses, as in a test of layouts",
-            {fmt::format("0, inf, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, kMaxScale),
-             [](const double& x) { return x == 0 || x == INFINITY || (x >= FLT_MIN && x <= kMaxScale); }});
-    f.field("balance", balance,
-            "how experts' loads are balanced in training, in addition to the loss: none (an expert takes all its "
-            "tokens), capacity (the rest is dropped), swipe (exactly even, by re-assignment), forced_uniform (always "
-            "the same pattern, for measurements)",
-            one_of({"none", "capacity", "swipe", "forced_uniform"}));
-    f.field("balance_group", balance_group,
-            "consecutive sequences of the global batch whose loads are balanced together; divides "
-            "train.micro_batch_size, or is a multiple of it that spans data ranks",
-            between(1, kMaxSequences));
-    f.field("capacity_factor", capacity_factor, "capacity: an expert takes this times its even share", positive());
-    f.field("capacity_order", capacity_order,
-            "capacity: what a full expert keeps: the highest scores, or the earliest tokens (then no token depends on "
-            "later ones)",
-            one_of({"score", "position"}));
-    f.field(
-        "combine_weights", combine_weights,
-        "the router's probability multiplies the output of an expert's down projection (after), or its input (before)",
-        one_of({"after", "before"}));
-    f.field("dispatch", dispatch, "how tokens are sent to the ranks of their experts",
-            one_of({"allgather", "all_to_all", "all_to_all_2d", "auto"}));
-    f.field("dispatch_chunks", dispatch_chunks,
-            "tokens are sent in this many chunks, one while another is computed; 1: all at once; 0: the number that "
-            "was measured as fastest, with dispatch auto, else 1",
-            between(0, kMaxChunks));
   }
 };
 

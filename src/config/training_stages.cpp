@@ -39,7 +39,9 @@ RunConfig config_of(const RunConfig& run, const StageConfig& stage, bool first) 
 
 double lr_factor(const TrainConfig& train, int64_t sequences) {
   const double share = static_cast<double>(sequences) / static_cast<double>(train.global_batch_size);
-  return train.batch_ramp_lr == "linear" ? share : train.batch_ramp_lr == "sqrt" ? std::sqrt(share) : 1;
+  return train.batch_ramp_lr == BatchRampLr::kLinear ? share
+         : train.batch_ramp_lr == BatchRampLr::kSqrt ? std::sqrt(share)
+                                                     : 1;
 }
 
 // A part of the run with one batch size, in which the schedule of the whole run continues.

@@ -64,7 +64,7 @@ TEST(TrainingStages, WhatAStageDoesNotSetIsTheRuns) {
   EXPECT_EQ(stages[1].begin, 100);
   EXPECT_EQ(stages[1].end(), 120);
   EXPECT_EQ(stages[1].config.data.seq_len, 1024);
-  EXPECT_EQ(stages[1].config.optimizer.schedule, "linear");
+  EXPECT_EQ(stages[1].config.optimizer.schedule, LrSchedule::kLinear);
   EXPECT_EQ(stages[1].config.optimizer.min_lr, 0);
   EXPECT_EQ(stages[1].config.optimizer.warmup_steps, 0)
       << "later training phases do not warm up unless they set a warm-up";

@@ -7,7 +7,7 @@ namespace {
 
 // Why a router's only weight is a constant; "" if it is none. A weight p / p is 1, and so is a softmax of one logit.
 std::string why_weight_is_constant(const ModelConfig& model) {
-  if (model.num_experts == 1 && model.router_score == "softmax")
+  if (model.num_experts == 1 && model.score() == RouterScore::kSoftmax)
     return "model.num_experts = 1 gives the only expert the weight 1 whatever its logit is; set model.family to a "
            "dense "
            "one, or num_experts to 2 or more";

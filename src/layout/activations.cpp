@@ -28,7 +28,7 @@ double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShap
 StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, const StageLayers& stage,
                                Multiplier multiplier) {
   const LayerShape s = layer_shape(config, seq_len, layout, multiplier);
-  const Recomputed again = recomputed(config.parallelism);
+  const RecomputeKinds again = parse_recompute(config.parallelism.recompute);
   std::vector<LayerMemory> layers;
   for (int64_t l = stage.first; l < stage.end; ++l) layers.emplace_back(s, again, config.model.is_sparse_layer(l));
   const bool branches = !again.layer;
@@ -98,7 +98,7 @@ ActivationNeed count_activations(const RunConfig& config, int64_t seq_len, const
     need.mail_bytes = (std::min(2, microbatches) * peers + 1) * s.residual();
   }
   const auto schedule =
-      make_schedule(p.pipeline_schedule, layout.pipeline(), static_cast<int>(p.virtual_stages), microbatches);
+      make_schedule(p.pipeline_schedule.word(), layout.pipeline(), static_cast<int>(p.virtual_stages), microbatches);
   double kept = need.batch_bytes + need.mail_bytes;
   int in_flight = 0;
   for (const Action& action : schedule.actions[static_cast<size_t>(pipeline_rank)]) {

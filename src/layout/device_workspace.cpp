@@ -92,7 +92,7 @@ double AttentionCall::logsumexp_bytes() const {
 }
 
 bool uses_cuda_libraries(const RunConfig& config, Multiplier multiplier) {
-  return multiplier.on_device && config.train.device != "xpu";
+  return multiplier.on_device && config.train.device != DeviceKind::kXpu;
 }
 
 double count_table_documents(int64_t sequences, int64_t seq_len) {

@@ -17,7 +17,7 @@ std::vector<std::string> fit_to_ranks(RunConfig& config, int world_size) {
   TrainConfig& train = config.train;
   const ParallelismConfig& p = config.parallelism;
   const int64_t cut = p.tensor_parallel_degree * p.pipeline_parallel_degree;
-  if (train.micro_batch_not_set && config.moe.balance == "none" && cut > 0 && world_size % cut == 0) {
+  if (train.micro_batch_not_set && config.moe.balance == Balance::kNone && cut > 0 && world_size % cut == 0) {
     const int64_t data_ranks = world_size / cut;
     fit(common_batch(train), data_ranks, train.micro_batch_size);
     for (auto& stage : train.stages)

@@ -20,7 +20,7 @@ namespace {
 struct RankPlan {
   RankPlan(const RunConfig& config, const Layout& layout, int rank) {
     table = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
-    const ShardingKind kind = parse_sharding(config.parallelism.sharding);
+    const ShardingKind kind = config.parallelism.sharding;
     buckets = lay_out_buckets(table, make_sharding(layout, rank, kind, bucket_elements(config)));
     const auto parts = [&](const BucketEntry& entry) { return parts_of(config, layout, rank, entry.name); };
     plan = plan_homes(

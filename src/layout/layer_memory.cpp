@@ -257,7 +257,7 @@ void LayerMemory::let_go_of_gathered(MemoryPeak& t) {
   gathered_ = 0;
 }
 
-void LayerMemory::parts_forward(MemoryPeak& t, bool branch, const Recomputed& again, bool keep) {
+void LayerMemory::parts_forward(MemoryPeak& t, bool branch, const RecomputeKinds& again, bool keep) {
   const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which the matrices read
   const auto part = [&](bool computed_again, auto forward) {
     // A region that is computed again begins with the rank's own tokens.
@@ -287,7 +287,7 @@ void LayerMemory::forward(MemoryPeak& t, bool branch) {
   left_ = had + ids;
 }
 
-void LayerMemory::parts_backward(MemoryPeak& t, const Recomputed& again) {
+void LayerMemory::parts_backward(MemoryPeak& t, const RecomputeKinds& again) {
   const double all = s_.shares_tokens ? s_.stream() : 0, read = s_.shares_tokens ? all : s_.residual();
   // A recomputed part keeps its output, and what only its own graph keeps, until it is done.
   const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {

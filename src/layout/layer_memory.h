@@ -73,17 +73,11 @@ struct LayerShape {
 /// choose among them evenly.
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier);
 
-/// The modules that backward computes again.
-struct Recomputed {
-  bool norm = false, attention = false, moe = false, layer = false;
-};
-Recomputed recomputed(const ParallelismConfig& parallelism);
-
 /// Simulates one layer of a stage on a tape. `forward` leaves the bytes that backward needs. `backward` releases them,
 /// except left() bytes, which live as long as the microbatch's graph: row statistics and the maps of routing.
 class LayerMemory {
  public:
-  LayerMemory(const LayerShape& shape, Recomputed again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
+  LayerMemory(const LayerShape& shape, RecomputeKinds again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
 
   /// @param branch  if true, the previous layer of the stage has left a branch next to the residual stream, which this
   ///                layer's first norm adds.
@@ -97,8 +91,8 @@ class LayerMemory {
  private:
   void norm_forward(MemoryPeak& t, bool branch);
   void norm_backward(MemoryPeak& t);
-  void parts_forward(MemoryPeak& t, bool branch, const Recomputed& again, bool keep);
-  void parts_backward(MemoryPeak& t, const Recomputed& again);
+  void parts_forward(MemoryPeak& t, bool branch, const RecomputeKinds& again, bool keep);
+  void parts_backward(MemoryPeak& t, const RecomputeKinds& again);
   void attention_forward(MemoryPeak& t, bool keep);
   void attention_backward(MemoryPeak& t);
   void swiglu_forward(MemoryPeak& t, double ffn, bool keep);
@@ -124,7 +118,7 @@ class LayerMemory {
   double came_back() const;
 
   const LayerShape& s_;
-  Recomputed again_;
+  RecomputeKinds again_;
   bool sparse_;
   double left_ = 0;
   double gathered_ = 0;  // gradient of all tensor ranks' tokens, under sequence_parallel

@@ -47,12 +47,12 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.local = s.experts / layout.expert();
   s.rows = s.tokens * s.choices;
   s.dispatches = layout.expert() > 1;
-  s.allgather = config.moe.dispatch == "allgather";
+  s.allgather = config.moe.dispatch == DispatchKind::kAllGather;
   if (s.dispatches) {
     const double reached = probability_of_any(m.num_experts, m.num_experts / layout.expert(), m.num_experts_per_tok);
     s.sent = s.received = s.tokens * layout.expert() * (s.allgather ? 1 : reached);
   }
-  s.sigmoid = m.router_score == "sigmoid";
+  s.sigmoid = m.score() == RouterScore::kSigmoid;
   s.layer_norm = family_of(m).norm != NormKind::kRms;
   s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;
@@ -67,17 +67,10 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
                  .kv_heads = s.kv_heads,
                  .head_dim = s.head_dim,
                  .bf16 = s.width == 2};
-  if (config.data.attention_scope == "document")
+  if (config.data.attention_scope == AttentionScope::kDocument)
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
   if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
-}
-
-Recomputed recomputed(const ParallelismConfig& parallelism) {
-  const auto has = [&](const char* kind) {
-    return std::ranges::find(parallelism.recompute, kind) != parallelism.recompute.end();
-  };
-  return {has("norm"), has("attention"), has("moe"), has("layer")};
 }
 
 }  // namespace athanor::inline layout

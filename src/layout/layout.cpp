@@ -71,7 +71,7 @@ Layout::Layout(const RunConfig& config, int world_size) : world_size_(world_size
   key_value_ =
       static_cast<int>(is_resolved(config.model) ? std::max<int64_t>(1, tensor_ / config.model.kv_heads()) : 1);
   tied_ = config.model.tie_word_embeddings && pipeline_ > 1;
-  hierarchical_ = p.sharding == "hierarchical";
+  hierarchical_ = p.sharding == ShardingKind::kHierarchical;
   balance_ranks_ = static_cast<int>(count_balance_ranks(config));
   micro_batch_size_ = config.train.micro_batch_size;
   microbatches_ = config.train.global_batch_size / (data() * micro_batch_size_);

@@ -95,7 +95,7 @@ void check_batch(const TrainingStage& stage, int64_t data, Findings& found) {
                   "{}{} ({}) is not a multiple of {} data ranks × train.micro_batch_size ({}) = {}: set it to {}",
                   where, stage.batch_key, train.global_batch_size, data, train.micro_batch_size, unit,
                   multiples_beside(train.global_batch_size, unit));
-  if (config.moe.balance == "none") return;
+  if (config.moe.balance == Balance::kNone) return;
   const int64_t group = config.moe.balance_group, micro = train.micro_batch_size;
   const bool whole = micro % group == 0 || group % micro == 0;
   found.require(whole,
@@ -141,8 +141,8 @@ void check_schedule(const ParallelismConfig& p, const std::vector<TrainingStage>
     const bool whole = unit > 0 && train.global_batch_size % unit == 0;
     // If the batch does not fit the ranks, which is reported elsewhere, assume as many microbatches as any schedule
     // takes.
-    lines.push_back(
-        find_schedule_faults(p.pipeline_schedule, ranks, chunks, whole ? train.global_batch_size / unit : ranks));
+    lines.push_back(find_schedule_faults(p.pipeline_schedule.word(), ranks, chunks,
+                                         whole ? train.global_batch_size / unit : ranks));
   }
   const auto in_all = [&](const std::string& line) {
     return std::ranges::all_of(lines, [&](const auto& of) { return std::ranges::count(of, line) > 0; });
@@ -219,7 +219,7 @@ std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& p, int64_t 
 }
 
 int64_t count_balance_ranks(const RunConfig& config) {
-  if (config.moe.balance == "none") return 1;
+  if (config.moe.balance == Balance::kNone) return 1;
   return std::max<int64_t>(1, config.moe.balance_group / config.train.micro_batch_size);
 }
 

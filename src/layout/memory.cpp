@@ -62,7 +62,7 @@ std::map<std::string, HeldElements> count_held_by_optimizer(const RunConfig& con
 }
 
 StateShards count_state_shards(const ParallelismConfig& parallelism, const Layout& layout) {
-  const ShardingKind sharding = parse_sharding(parallelism.sharding);
+  const ShardingKind sharding = parallelism.sharding;
   const auto shards = [&](Replication replication) { return shards_of(layout, 0, sharding, replication).shards; };
   return {shards(Replication::kDense), shards(Replication::kExpert)};
 }
@@ -95,11 +95,11 @@ StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int 
 
 double count_staging_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers) {
   if (!config.checkpoint.async || config.checkpoint.interval.is_off()) return 0;
-  const Writers writers = parse_writers(config.checkpoint.writers);
+  const Writers writers = config.checkpoint.writers;
   double values = 0;
   for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
     const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);
-    const Shards shards = shards_of(layout, rank, parse_sharding(config.parallelism.sharding), p.replication);
+    const Shards shards = shards_of(layout, rank, config.parallelism.sharding, p.replication);
     const int64_t parts = shards.num_written(writers);
     if (parts == 0) continue;
     values += static_cast<double>(count_elements(p.extent) * parts) / static_cast<double>(shards.parts) *
@@ -128,7 +128,7 @@ std::map<Replication, double> count_state_values(const RunConfig& config, const 
 
 std::vector<double> count_written_bytes(const RunConfig& config, const Layout& layout, Writers writers) {
   const OptimizerPlan optimizers = plan_optimizers(config.optimizer);
-  const ShardingKind sharding = parse_sharding(config.parallelism.sharding);
+  const ShardingKind sharding = config.parallelism.sharding;
   // Ranks with these coordinates in common hold parts of the same sizes.
   std::map<std::array<int, 3>, std::map<Replication, double>> values_at;
   std::vector<double> bytes;
@@ -203,7 +203,7 @@ double count_workspace_bytes(const RunConfig& config, const Layout& layout, Mult
 double count_allocator_bytes(double bytes_that_come_and_go) { return 0.1 * bytes_that_come_and_go; }
 
 Multiplier planned_multiplier(const RunConfig& config) {
-  const bool names_device = config.train.device != "auto" && config.train.device != "cpu";
+  const bool names_device = config.train.device != DeviceKind::kAuto && config.train.device != DeviceKind::kCpu;
   return names_device ? kDeviceMultiplier : Multiplier{};
 }
 

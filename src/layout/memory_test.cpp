@@ -128,7 +128,7 @@ TEST(MemoryNeed, OfTheCopyForCheckpointsIsWhatTheRankWrites) {
       RunConfig config = olmoe(3, 4, 4, sharding);
       config.checkpoint.writers = writers;
       const Layout layout(config, 12);
-      const auto bytes = count_written_bytes(config, layout, parse_writers(writers));
+      const auto bytes = count_written_bytes(config, layout, value_of<Writers>(writers));
       for (int rank = 0; rank < 12; ++rank) {
         const double staging = count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
         EXPECT_NEAR(staging, bytes[static_cast<size_t>(rank)], 100 * staging * std::numeric_limits<double>::epsilon());

@@ -105,7 +105,7 @@ void Counter::sum_over_replicas(Replication replication, TrafficKind what, doubl
 }
 
 void Counter::gradients_and_weights() {
-  const ShardingKind sharding = parse_sharding(config_.parallelism.sharding);
+  const ShardingKind sharding = config_.parallelism.sharding;
   const auto reduced = static_cast<double>(bytes_of(precision_of(config_).reduce));
   const double read = shape_.width;
   for (const auto& [replication, elements] : count_held_by_replication(config_, layout_, rank_)) {
@@ -131,7 +131,7 @@ void Counter::gradients_and_weights() {
 
 void Counter::layers() {
   if (!shape_.tensor) return;
-  const Recomputed again = recomputed(config_.parallelism);
+  const RecomputeKinds again = parse_recompute(config_.parallelism.recompute);
   const TrafficKind what{TrafficPurpose::kLayers};
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
@@ -184,7 +184,7 @@ void Counter::stages() {
 
 void Counter::tokens() {
   if (!shape_.dispatches) return;
-  const Recomputed again = recomputed(config_.parallelism);
+  const RecomputeKinds again = parse_recompute(config_.parallelism.recompute);
   double sparse = 0;
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
@@ -213,12 +213,12 @@ void Counter::tokens() {
 
 void Counter::balance() {
   const auto& moe = config_.moe;
-  if (moe.balance == "none" || moe.balance == "forced_uniform" || size(GroupKind::kBalance) < 2) return;
+  if (moe.balance == Balance::kNone || moe.balance == Balance::kForcedUniform || size(GroupKind::kBalance) < 2) return;
   double sparse = 0;
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline)))
     for (int64_t l = stage.first; l < stage.end; ++l) sparse += config_.model.is_sparse_layer(l);
-  const double choice_bytes = moe.balance == "capacity" && moe.capacity_order == "score" ? 8 : 4;
+  const double choice_bytes = moe.balance == Balance::kCapacity && moe.capacity_order == CapacityOrder::kScore ? 8 : 4;
   add({TrafficPurpose::kBalance}, Collective::kAllGather, GroupKind::kBalance, microbatches_ * sparse,
       choice_bytes * shape_.tokens * shape_.choices * (size(GroupKind::kBalance) - 1));
 }

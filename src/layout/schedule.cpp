@@ -38,15 +38,13 @@ const std::array kKinds = {&schedules::kGpipe, &schedules::kOneForwardOneBackwar
 constexpr int64_t kMostMicrobatches = 1 << 20;
 
 const Kind* find_kind(const std::string& name) {
-  for (const Kind* kind : kKinds) {
-    if (name == kind->name) return kind;
-  }
-  return nullptr;
+  const auto value = find_value<PipelineSchedule>(name);
+  if (!value) return nullptr;
+  return *std::ranges::find(kKinds, *value, [](const Kind* kind) { return kind->value; });
 }
 
 std::string unknown(const std::string& name) {
-  std::vector<std::string> names;
-  for (const Kind* kind : kKinds) names.emplace_back(kind->name);
+  const std::vector<std::string> names = words_of<PipelineSchedule>();
   return fmt::format("there is no pipeline_schedule \"{}\"{}; set parallelism.pipeline_schedule to one of {}", name,
                      did_you_mean(name, names), join(names));
 }

@@ -7,21 +7,6 @@
 
 namespace athanor::inline layout {
 
-ShardingKind parse_sharding(const std::string& name) {
-  if (name == "none") return ShardingKind::kNone;
-  if (name == "optimizer") return ShardingKind::kOptimizer;
-  if (name == "ep_aware") return ShardingKind::kEpAware;
-  ATHANOR_CHECK(name == "hierarchical",
-                "parallelism.sharding: expected none, optimizer, ep_aware or hierarchical, got {}", name);
-  return ShardingKind::kHierarchical;
-}
-
-Writers parse_writers(const std::string& name) {
-  if (name == "scattered") return Writers::kScattered;
-  ATHANOR_CHECK(name == "first", "checkpoint.writers: expected scattered or first, got {}", name);
-  return Writers::kFirst;
-}
-
 ShardRule shard_rule(ShardingKind sharding, Replication replication) {
   const bool experts = replication.is_expert();
   ShardRule rule;

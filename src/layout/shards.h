@@ -25,24 +25,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
+#include "config/checkpoint_config.h"
+#include "config/parallelism_config.h"
 #include "layout/buckets.h"
 #include "layout/layout.h"
 #include "layout/replication.h"
 
 namespace athanor::inline layout {
-
-enum class ShardingKind { kNone, kOptimizer, kEpAware, kHierarchical };
-/// @throws ConfigError if `name` is not a value of parallelism.sharding.
-ShardingKind parse_sharding(const std::string& name);
-
-/// Which of the data ranks that own the same shard write it into checkpoints: each its canonical part, or the first of
-/// them all of these parts.
-enum class Writers { kScattered, kFirst };
-/// @throws ConfigError if `name` is not a value of checkpoint.writers.
-Writers parse_writers(const std::string& name);
 
 /// The groups of ranks over which the buckets of one replication kind are reduced and gathered.
 struct ShardRule {

@@ -43,7 +43,7 @@ void for_each_layout(const Visit& visit) {
         SCOPED_TRACE(fmt::format("replicate {} shard {} expert {} tensor {} pipeline {}, {}, {}", d.replicate, d.shard,
                                  d.expert, d.tensor, d.pipeline, sharding, mapping));
         const int world = d.replicate * d.shard * d.tensor * d.pipeline;
-        visit(Layout(config_of(d, sharding, mapping), world), parse_sharding(sharding));
+        visit(Layout(config_of(d, sharding, mapping), world), value_of<ShardingKind>(sharding));
         if (testing::Test::HasFatalFailure()) return;
       }
     }

@@ -79,9 +79,8 @@ UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int 
       cost.second_backwards = 1.0 / static_cast<double>(config.optimizer.hessian_interval);
     if (!each.needs.home_matrices) continue;
     const auto parts = parts_of_tensor_ranks(config, layout, rank);
-    const HomePlan plan =
-        plan_homes({table, buckets, layout, rank, parse_sharding(config.parallelism.sharding), updated_by(each.name),
-                    [&](const BucketEntry& entry) { return parts.at(entry.name); }});
+    const HomePlan plan = plan_homes({table, buckets, layout, rank, config.parallelism.sharding, updated_by(each.name),
+                                      [&](const BucketEntry& entry) { return parts.at(entry.name); }});
     add_muon(plan, layout, rank, cost);
   }
   return cost;
@@ -100,7 +99,7 @@ double count_update_bytes(const RunConfig& config, const Layout& layout, int ran
   const auto optimizers = plan_optimizers(config.optimizer).optimizers;
   if (std::ranges::none_of(optimizers, [](const auto& each) { return each.needs.home_matrices; })) return 0;
   auto table = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
-  const ShardingKind sharding = parse_sharding(config.parallelism.sharding);
+  const ShardingKind sharding = config.parallelism.sharding;
   const auto buckets = lay_out_buckets(table, make_sharding(layout, rank, sharding, bucket_elements(config)));
   return count_update_bytes(count_update_cost(config, layout, rank, table, buckets), config.optimizer, multiplier);
 }

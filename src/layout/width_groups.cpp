@@ -24,7 +24,7 @@ std::map<double, std::vector<std::string>> names_by_factor(const RunConfig& conf
 }  // namespace
 
 std::vector<ParameterGroup> scaled_by_width(std::vector<ParameterGroup> groups, const RunConfig& config) {
-  if (config.optimizer.scaling == "none") return groups;
+  if (config.optimizer.scaling == WidthScaling::kNone) return groups;
   std::vector<ParameterGroup> scaled;
   for (const ParameterGroup& group : groups) {
     for (const auto& [factor, names] : names_by_factor(config, group.optimizer)) {

@@ -164,7 +164,7 @@ TEST(OnDeviceMemory, OfAnUpdateIsThatOfTheFormula) {
     comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
       Mesh mesh(layout, world);
       if (size > 1) mesh.use(device);
-      const ShardPlan shards(mesh, parse_sharding(config.parallelism.sharding));
+      const ShardPlan shards(mesh, config.parallelism.sharding);
       const ParameterStore store(
           make_bucket_entries(held_parameters(config.model, config.parallelism, layout, world.rank())), at::kFloat,
           ParameterStore::Use::kTraining, shards.sharding(bucket_elements(config)), device);

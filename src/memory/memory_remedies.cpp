@@ -30,21 +30,21 @@ std::vector<Change> smaller_microbatches(const RunConfig& config, const DeviceRa
 // Whole layers again are the strongest form; before that one kind of module is added to those that are set.
 std::vector<Change> more_recompute(const RunConfig& config, const DeviceRank&) {
   const auto& now = config.parallelism.recompute;
-  const auto has = [&](const char* kind) { return std::ranges::count(now, kind) > 0; };
+  const auto has = [&](RecomputeKind kind) { return std::ranges::count(now, word_of(kind)) > 0; };
   std::vector<Change> changes;
-  if (has("layer")) return changes;
+  if (has(RecomputeKind::kLayer)) return changes;
   const auto add = [&](std::vector<std::string> kinds) {
     Change change{"parallelism.recompute = [\"" + join(kinds, "\", \"") + "\"]", config};
     change.config.parallelism.recompute = std::move(kinds);
     changes.push_back(std::move(change));
   };
-  for (const char* kind : {"norm", "attention", "moe"}) {
-    if (has(kind) || (std::string(kind) == "moe" && config.model.num_sparse_layers() == 0)) continue;
+  for (const RecomputeKind kind : {RecomputeKind::kNorm, RecomputeKind::kAttention, RecomputeKind::kMoe}) {
+    if (has(kind) || (kind == RecomputeKind::kMoe && config.model.num_sparse_layers() == 0)) continue;
     auto kinds = now;
-    kinds.emplace_back(kind);
+    kinds.push_back(word_of(kind));
     add(kinds);
   }
-  add({"layer"});
+  add({word_of(RecomputeKind::kLayer)});
   return changes;
 }
 
@@ -68,9 +68,9 @@ std::vector<Change> no_graphs(const RunConfig& config, const DeviceRank&) {
 
 // With allgather a device has room for all tokens of the expert group, whichever experts they choose.
 std::vector<Change> other_dispatch(const RunConfig& config, const DeviceRank&) {
-  if (config.moe.dispatch != "allgather" || config.model.num_sparse_layers() == 0) return {};
+  if (config.moe.dispatch != DispatchKind::kAllGather || config.model.num_sparse_layers() == 0) return {};
   Change change{"moe.dispatch = \"all_to_all\"", config};
-  change.config.moe.dispatch = "all_to_all";
+  change.config.moe.dispatch = DispatchKind::kAllToAll;
   return {std::move(change)};
 }
 

@@ -122,12 +122,12 @@ std::string describe_layout(const TrainState& state) {
   if (layout.pipeline() > 1) {
     cut += fmt::format(", pipeline {}", layout.pipeline());
     if (p.virtual_stages > 1) cut += fmt::format(" of {} stages each", p.virtual_stages);
-    cut += fmt::format(" ({}, {} microbatches)", p.pipeline_schedule, layout.microbatches());
+    cut += fmt::format(" ({}, {} microbatches)", p.pipeline_schedule.word(), layout.microbatches());
   }
   return fmt::format(
       "{} ranks: replicate {} x shard {}, expert {}{}; sharding {}: {} of state on {} ({} weights, {} gradients, {} "
       "moments and what the master has in addition to the weights)",
-      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding,
+      layout.world_size(), layout.replicate(), layout.shard(), layout.expert(), cut, p.sharding.word(),
       text(weights + gradients + kept), layout.tensor() * layout.pipeline() > 1 ? "the first rank" : "each rank",
       text(weights), text(gradients), text(kept));
 }

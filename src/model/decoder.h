@@ -28,7 +28,7 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
 
 /// The defaults are those of a whole model on one rank.
 struct DecoderOptions {
-  moe::AuxScope aux_scope = moe::AuxScope::kSequence;
+  AuxScope aux_scope = AuxScope::kSequence;
   int64_t loss_chunk_tokens = 1024;  ///< tokens whose logits are held at a time
   moe::RoutingPolicy routing = {};
   RecomputeKinds recompute = {};

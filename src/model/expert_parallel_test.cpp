@@ -91,7 +91,7 @@ void expect_near(const Tensor& actual, const Tensor& expected, const std::string
 
 TEST(ExpertParallel, ADecoderOverTwoRanksTrainsAsOneProcess) {
   const Result whole = run(0, 4, 3, 0, 1, {});
-  for (const auto kind : {moe::DispatchKind::kAllGather, moe::DispatchKind::kAllToAll}) {
+  for (const auto kind : {DispatchKind::kAllGather, DispatchKind::kAllToAll}) {
     const auto ranks = run_ranks({}, {kind, 2, 1});
     EXPECT_NEAR(ranks[0].loss_sum + ranks[1].loss_sum, whole.loss_sum, whole.loss_sum * 1e-6);
     EXPECT_NEAR(ranks[0].aux_sum + ranks[1].aux_sum, whole.aux_sum, whole.aux_sum * 1e-6);
@@ -105,7 +105,7 @@ TEST(ExpertParallel, ADecoderOverTwoRanksTrainsAsOneProcess) {
 }
 
 TEST(ExpertParallel, RecomputationRepeatsTheExchangeAndKeepsEveryBit) {
-  for (const auto kind : {moe::DispatchKind::kAllGather, moe::DispatchKind::kAllToAll}) {
+  for (const auto kind : {DispatchKind::kAllGather, DispatchKind::kAllToAll}) {
     const auto plain = run_ranks({}, {kind, 2, 1});
     for (const RecomputeKinds& kinds : {RecomputeKinds{.moe = true}, RecomputeKinds{.layer = true},
                                         RecomputeKinds{.norm = true, .attention = true, .moe = true}}) {

@@ -23,7 +23,7 @@ FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& paramet
     return;
   }
   router_options_.k = model.num_experts_per_tok;
-  router_options_.score = moe::parse_router_score(model.router_score);
+  router_options_.score = model.score().value();
   router_options_.norm_topk_prob = model.norm_topk_prob;
   router_options_.scaling_factor = model.routed_scaling_factor;
   router_options_.balance = policy.balance;

@@ -56,7 +56,7 @@ class FeedForward {
   TensorRanks ranks_;
   bool sparse_;
   int64_t num_experts_;
-  ops::CombineWeights combine_;
+  CombineWeights combine_;
   moe::RouterOptions router_options_;
   SwiGlu dense_, shared_;  // dense_: of a dense layer; shared_: the shared experts, undefined if there are none
   Weight router_;

@@ -57,7 +57,7 @@ TEST(FeedForward, SharedExpertsAreAddedForEveryToken) {
 
 TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
   // Each expert takes at most one choice: the last token of the group gets no expert.
-  const Fixture f(sparse_model(), {{moe::Balance::kCapacity, 1, 1e-9, moe::CapacityOrder::kPosition}});
+  const Fixture f(sparse_model(), {{Balance::kCapacity, 1, 1e-9, CapacityOrder::kPosition}});
   std::vector<moe::Routing> routings;
   const Tensor y = f.feed_forward.forward(some_tokens(), &routings);
   ASSERT_EQ(routings.size(), 1u);
@@ -68,7 +68,7 @@ TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
 }
 
 TEST(FeedForward, BalancesAndCountsInTrainingOnly) {
-  const Fixture f(sparse_model(), {{.kind = moe::Balance::kForcedUniform}});
+  const Fixture f(sparse_model(), {{.kind = Balance::kForcedUniform}});
   const Fixture plain(sparse_model());
   const Tensor x = some_tokens();
   std::vector<moe::Routing> routings;
@@ -79,7 +79,7 @@ TEST(FeedForward, BalancesAndCountsInTrainingOnly) {
 
 TEST(FeedForward, TheProbabilityBeforeOrAfterTheDownProjectionIsOneFunction) {
   moe::RoutingPolicy before;
-  before.combine = ops::CombineWeights::kBeforeDown;
+  before.combine = CombineWeights::kBeforeDown;
   const Tensor x = some_tokens();
   const Tensor a = Fixture(sparse_model()).feed_forward.forward(x, nullptr),
                b = Fixture(sparse_model(), before).feed_forward.forward(x, nullptr);

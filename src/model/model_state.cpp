@@ -32,8 +32,7 @@ int ranks_of_a_node(const RunConfig& config, const Mesh& mesh) {
 }
 
 moe::BalanceOptions balance_options(const MoeConfig& moe) {
-  return {moe::parse_balance(moe.balance), moe.balance_group, moe.capacity_factor,
-          moe::parse_capacity_order(moe.capacity_order)};
+  return {moe.balance, moe.balance_group, moe.capacity_factor, moe.capacity_order};
 }
 
 // Returns KnownTokens::most_of_expert of a microbatch in training.
@@ -47,10 +46,10 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                              const std::filesystem::path& file, std::string& record) {
   if (mesh.layout().expert() == 1) return nullptr;
   moe::DispatchOptions options;
-  options.kind = moe::parse_dispatch(config.moe.dispatch);
+  options.kind = config.moe.dispatch;
   options.chunks = config.moe.dispatch_chunks;
   options.inner_ranks = ranks_of_a_node(config, mesh);
-  if (options.kind == moe::DispatchKind::kAuto) {
+  if (options.kind == DispatchKind::kAuto) {
     const ModelConfig& m = config.model;
     const moe::DispatchShape shape{config.train.micro_batch_size * config.data.seq_len,
                                    m.num_experts_per_tok,
@@ -74,7 +73,7 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
 DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelStateOptions& given) {
   const MoeConfig& moe = config.moe;
   DecoderOptions options;
-  options.aux_scope = moe::parse_aux_scope(moe.aux_scope);
+  options.aux_scope = moe.aux_scope;
   options.loss_chunk_tokens = config.train.loss_chunk_tokens;
   options.recompute = parse_recompute(config.parallelism.recompute);
   options.routing.balance = balance_options(moe);
@@ -82,7 +81,7 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
   options.routing.expert_ranks = mesh.layout().expert();
   options.routing.noise_stddev = moe.router_noise;
   options.routing.seed = static_cast<uint64_t>(config.train.seed);
-  options.routing.combine = moe::parse_combine_weights(moe.combine_weights);
+  options.routing.combine = moe.combine_weights;
   options.dispatch = make_dispatch(config, mesh, device(), given.dispatch_file, dispatch_record);
   options.tensor = {&mesh.group(GroupKind::kTensor), config.parallelism.sequence_parallel};
   options.observers = given.observers;
@@ -91,7 +90,7 @@ DecoderOptions ModelState::decoder_options(const RunConfig& config, const ModelS
 }
 
 ModelState::ModelState(const RunConfig& config, Mesh& ranks, const ModelStateOptions& options)
-    : mesh(ranks), plan(mesh, parse_sharding(config.parallelism.sharding)),
+    : mesh(ranks), plan(mesh, config.parallelism.sharding),
       parameters(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
                  compute_type(config), options.use, plan.sharding(bucket_elements(config)), options.device),
       gatherer(parameters, plan), chunks(make_chunks(config, options)), wrapped_(wrap(config, options)),
@@ -136,7 +135,7 @@ void ModelState::enter(const RunConfig& config) {
   mesh.enter(Layout(config, mesh.world().size()));
   const Layout& layout = mesh.layout();
   ATHANOR_ASSERT(layout.microbatches() <= std::numeric_limits<int>::max());
-  pipeline.set_schedule(make_schedule(config.parallelism.pipeline_schedule, layout.pipeline(),
+  pipeline.set_schedule(make_schedule(config.parallelism.pipeline_schedule.word(), layout.pipeline(),
                                       static_cast<int>(config.parallelism.virtual_stages),
                                       static_cast<int>(layout.microbatches())));
 }

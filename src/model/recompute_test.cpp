@@ -32,7 +32,7 @@ ModelConfig tiny(const std::string& family, int64_t hidden = 32) {
 
 RecomputeKinds subset(int bits) { return {(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0}; }
 
-DecoderOptions options(moe::AuxScope scope, int64_t loss_chunk_tokens, const RecomputeKinds& kinds) {
+DecoderOptions options(AuxScope scope, int64_t loss_chunk_tokens, const RecomputeKinds& kinds) {
   DecoderOptions result;
   result.aux_scope = scope;
   result.loss_chunk_tokens = loss_chunk_tokens;
@@ -78,9 +78,9 @@ TEST_P(RecomputeTest, EverySubsetGivesTheBitsOfNone) {
   const ModelConfig model = tiny(GetParam());
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     for (const ops::DocumentLengths& documents : {ops::DocumentLengths{}, ops::DocumentLengths{{5, 1, 18}, {24}}}) {
-      for (const auto scope : {moe::AuxScope::kSequence, moe::AuxScope::kGlobal, moe::AuxScope::kTransformers}) {
+      for (const auto scope : {AuxScope::kSequence, AuxScope::kGlobal, AuxScope::kTransformers}) {
         // In `make test` one type with each scope, and documents with one of both.
-        const bool is_bf16 = dtype == at::kBFloat16, is_global = scope == moe::AuxScope::kGlobal;
+        const bool is_bf16 = dtype == at::kBFloat16, is_global = scope == AuxScope::kGlobal;
         const bool is_of_part = is_bf16 == !documents.empty() && (!model.is_moe() || is_bf16 == is_global);
         if (!test::is_of_test_all() && !is_of_part) continue;
         const Result none = run(model, dtype, options(scope, 7, {}), tokens, documents);
@@ -104,7 +104,7 @@ TEST_P(RecomputeTest, ChoicesAreCountedOnce) {
   if (!model.is_moe()) GTEST_SKIP() << "a dense family has no choices";
   const Tensor tokens = at::randint(0, 50, {2, 24}, at::kLong);
   for (int bits = 0; bits < 16; ++bits) {
-    const Result result = run(model, at::kFloat, options(moe::AuxScope::kSequence, 7, subset(bits)), tokens, {});
+    const Result result = run(model, at::kFloat, options(AuxScope::kSequence, 7, subset(bits)), tokens, {});
     const int64_t microbatches = 2;
     EXPECT_EQ(result.parts.routers.taken.sum().item<int64_t>(),
               microbatches * tokens.numel() * model.num_experts_per_tok * model.num_sparse_layers());
@@ -121,7 +121,7 @@ TEST_P(RecomputeTest, EachKindLowersThePeakOfMemoryAndLayerMoreThanAnyOther) {
   model.num_hidden_layers = 6;
   const auto peak = [&](const RecomputeKinds& kinds) {
     const auto train = [&] {
-      run(model, at::kFloat, options(moe::AuxScope::kSequence, 64, kinds), tokens, {}, is_whole ? 2 : 1);
+      run(model, at::kFloat, options(AuxScope::kSequence, 64, kinds), tokens, {}, is_whole ? 2 : 1);
     };
     train();  // the library's own buffers, which it keeps
     ops::reset_peak_cpu_memory();

@@ -60,15 +60,15 @@ double yarn_scale(const RopeScaling& r) {
 Rotary make_rotary(const ModelConfig& m) {
   Rotary rotary{ops::inverse_frequency(m.head_dim(), m.rope_theta), 1.0};
   const auto& r = m.rope_scaling;
-  if (r.rope_type == "default" || r.rope_type == "dynamic") return rotary;
-  const bool yarn = r.rope_type == "yarn";
+  if (r.type() == RopeType::kDefault || r.type() == RopeType::kDynamic) return rotary;
+  const bool yarn = r.type() == RopeType::kYarn;
   if (yarn) rotary.scale = yarn_scale(r);
   auto* frequency = rotary.frequency.data_ptr<float>();
   for (int64_t i = 0; i < rotary.frequency.numel(); ++i) {
     const double unscaled = frequency[i];
-    const double alone = yarn                      ? YarnRamp(m).share_left_alone(i)
-                         : r.rope_type == "llama3" ? llama3_share_left_alone(m, unscaled)
-                                                   : 0;  // linear
+    const double alone = yarn                            ? YarnRamp(m).share_left_alone(i)
+                         : r.type() == RopeType::kLlama3 ? llama3_share_left_alone(m, unscaled)
+                                                         : 0;  // linear
     frequency[i] = static_cast<float>(unscaled * (alone + (1 - alone) / r.factor));
   }
   return rotary;

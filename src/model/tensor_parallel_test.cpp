@@ -21,8 +21,8 @@ struct Case {
   bool sequence = false;
   at::ScalarType dtype = at::kFloat;
   RecomputeKinds recompute = {};
-  moe::DispatchKind dispatch = moe::DispatchKind::kAllToAll;
-  ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
+  DispatchKind dispatch = DispatchKind::kAllToAll;
+  CombineWeights combine = CombineWeights::kAfterDown;
 };
 
 ModelConfig model_of(const std::string& family, int64_t heads = 12, int64_t kv_heads = 12) {
@@ -270,8 +270,8 @@ TEST(TensorParallelLayer, RunsBesideExpertRanksWithSharedExpertsUnderEachDispatc
   for (const char* family : {"olmoe", "qwen3_moe"}) {
     ModelConfig model = model_of(family);
     model.num_shared_experts = 1;
-    for (const auto kind : {moe::DispatchKind::kAllGather, moe::DispatchKind::kAllToAll}) {
-      for (const auto combine : {ops::CombineWeights::kAfterDown, ops::CombineWeights::kBeforeDown}) {
+    for (const auto kind : {DispatchKind::kAllGather, DispatchKind::kAllToAll}) {
+      for (const auto combine : {CombineWeights::kAfterDown, CombineWeights::kBeforeDown}) {
         for (const bool sequence : {false, true}) {
           const Case c{.experts = 2, .sequence = sequence, .dispatch = kind, .combine = combine};
           expect_as_alone(model, c);

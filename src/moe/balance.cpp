@@ -52,21 +52,6 @@ int64_t drop_over_capacity(std::span<int64_t> ids, std::span<const float> scores
 
 }  // namespace
 
-Balance parse_balance(const std::string& name) {
-  if (name == "none") return Balance::kNone;
-  if (name == "capacity") return Balance::kCapacity;
-  if (name == "swipe") return Balance::kSwipe;
-  ATHANOR_CHECK(name == "forced_uniform", "moe.balance: expected none, capacity, swipe or forced_uniform, got {}",
-                name);
-  return Balance::kForcedUniform;
-}
-
-CapacityOrder parse_capacity_order(const std::string& name) {
-  if (name == "score") return CapacityOrder::kScore;
-  ATHANOR_CHECK(name == "position", "moe.capacity_order: expected score or position, got {}", name);
-  return CapacityOrder::kPosition;
-}
-
 int64_t most_choices_of_expert(const BalanceOptions& options, int64_t num_sequences, int64_t tokens, int64_t k,
                                int64_t num_experts) {
   if (options.kind != Balance::kCapacity || num_sequences == 0) return -1;

@@ -7,22 +7,10 @@
 
 #include <cstdint>
 #include <span>
-#include <string>
+
+#include "config/moe_config.h"
 
 namespace athanor::moe {
-
-enum class Balance {
-  kNone,           ///< dropless: every expert takes whatever comes
-  kCapacity,       ///< an expert takes capacity_factor times its even share, the rest is dropped
-  kSwipe,          ///< every expert gets the same number, by re-assignment (swipe.h)
-  kForcedUniform,  ///< forced uniform routing: one fixed pattern for every group, for measurements
-};
-
-/// The choices that an expert beyond its capacity keeps.
-enum class CapacityOrder {
-  kScore,     ///< those with the highest scores, of equal ones the earlier; a token may lose its place to a later one
-  kPosition,  ///< those of the earliest tokens: no token depends on later ones
-};
 
 struct BalanceOptions {
   Balance kind = Balance::kNone;
@@ -32,10 +20,6 @@ struct BalanceOptions {
 
   bool needs_scores() const { return kind == Balance::kCapacity && order == CapacityOrder::kScore; }
 };
-
-/// @throws ConfigError if `name` is not a value of moe.balance or of moe.capacity_order.
-Balance parse_balance(const std::string& name);
-CapacityOrder parse_capacity_order(const std::string& name);
 
 struct BalanceCounts {
   int64_t moved = 0;    ///< choices given to an expert that their token had not chosen

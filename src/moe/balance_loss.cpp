@@ -2,13 +2,6 @@
 
 namespace athanor::moe {
 
-AuxScope parse_aux_scope(const std::string& name) {
-  if (name == "sequence") return AuxScope::kSequence;
-  if (name == "global") return AuxScope::kGlobal;
-  ATHANOR_CHECK(name == "transformers", "moe.aux_scope: expected sequence, global or transformers, got {}", name);
-  return AuxScope::kTransformers;
-}
-
 namespace {
 
 Tensor stacked(const std::vector<Routing>& layers, Tensor Routing::*of) {

@@ -9,18 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "config/moe_config.h"
 #include "moe/router.h"
 
 namespace athanor::moe {
-
-enum class AuxScope {
-  kSequence,      ///< each sequence and layer separately: the layout cannot change it
-  kGlobal,        ///< as kSequence, with the shares of the previous step's whole batch
-  kTransformers,  ///< pooled over all layers and the microbatch, as `transformers` does
-};
-
-/// @throws ConfigError if `name` is not a value of moe.aux_scope.
-AuxScope parse_aux_scope(const std::string& name);
 
 /// Returns the loss sum of a microbatch, a differentiable fp32 scalar.
 /// @param layers          routings of the sparse layers for this microbatch, at least one.

@@ -100,10 +100,10 @@ TEST(Balance, TakesNoTokensAsItTakesSome) {
 }
 
 TEST(Balance, NamesOfKindsAreThoseOfTheConfiguration) {
-  EXPECT_EQ(parse_balance("forced_uniform"), Balance::kForcedUniform);
-  EXPECT_EQ(parse_capacity_order("position"), CapacityOrder::kPosition);
-  EXPECT_THROW(parse_balance("even"), ConfigError);
-  EXPECT_THROW(parse_capacity_order("random"), ConfigError);
+  EXPECT_EQ(value_of<Balance>("forced_uniform"), Balance::kForcedUniform);
+  EXPECT_EQ(value_of<CapacityOrder>("position"), CapacityOrder::kPosition);
+  EXPECT_THROW(value_of<Balance>("even"), ConfigError);
+  EXPECT_THROW(value_of<CapacityOrder>("random"), ConfigError);
 }
 
 }  // namespace

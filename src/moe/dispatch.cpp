@@ -16,7 +16,7 @@ using torch::autograd::variable_list;
 
 // One layer's exchange, from its forward to its backward.
 struct Call : torch::CustomClassHolder {
-  Call(const DispatchInput& input, const ops::ExpertWeights& experts, ops::CombineWeights combine)
+  Call(const DispatchInput& input, const ops::ExpertWeights& experts, CombineWeights combine)
       : in_flight(input.options.in_flight), exchange(make_exchange(input)),
         local((input.on_device ? local_experts_on_device : local_experts_on_host)(
             experts, input.group.rank() * input.experts_per_rank, combine)) {}
@@ -88,29 +88,11 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
 
 }  // namespace
 
-DispatchKind parse_dispatch(const std::string& name) {
-  for (const auto kind :
-       {DispatchKind::kAllGather, DispatchKind::kAllToAll, DispatchKind::kAllToAll2d, DispatchKind::kAuto}) {
-    if (name == dispatch_name(kind)) return kind;
-  }
-  fail<ConfigError>("moe.dispatch: expected allgather, all_to_all, all_to_all_2d or auto, got {}", name);
-}
-
-const char* dispatch_name(DispatchKind kind) {
-  switch (kind) {
-    case DispatchKind::kAllGather: return "allgather";
-    case DispatchKind::kAllToAll: return "all_to_all";
-    case DispatchKind::kAllToAll2d: return "all_to_all_2d";
-    case DispatchKind::kAuto: return "auto";
-  }
-  return "?";
-}
-
 std::unique_ptr<Exchange> make_exchange(const DispatchInput& input) {
   if (input.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(input);
   if (input.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(input);
   if (input.options.kind == DispatchKind::kAllToAll2d) return exchange_by_all_to_all_2d(input);
-  fail<Error>("bug: {} is no exchange", dispatch_name(input.options.kind));
+  fail<Error>("bug: {} is no exchange", word_of(input.options.kind));
 }
 
 Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : group_(group), options_(options) {
@@ -121,7 +103,7 @@ Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : 
 }
 
 Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
-                         const ops::ExpertWeights& local, ops::CombineWeights combine, const KnownTokens& known,
+                         const ops::ExpertWeights& local, CombineWeights combine, const KnownTokens& known,
                          const std::function<void()>& meanwhile) {
   const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();

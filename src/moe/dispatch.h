@@ -21,22 +21,12 @@
 #include <array>
 #include <functional>
 #include <memory>
-#include <string>
 
 #include "comm/communicator.h"
+#include "config/moe_config.h"
 #include "ops/experts.h"
 
 namespace athanor::moe {
-
-enum class DispatchKind {
-  kAllGather,   ///< all tokens to all ranks; a reduce-scatter adds the partial sums
-  kAllToAll,    ///< a token once to each rank that owns one of its experts, nothing to others
-  kAllToAll2d,  ///< a token once to each node that needs it, and from there to the node's ranks
-  kAuto,        ///< the kind that is measured as the fastest on the run's own shapes
-};
-/// @throws ConfigError if `name` is not a value of moe.dispatch.
-DispatchKind parse_dispatch(const std::string& name);
-const char* dispatch_name(DispatchKind kind);
 
 struct DispatchOptions {
   DispatchKind kind = DispatchKind::kAllToAll;  ///< not kAuto
@@ -81,7 +71,7 @@ class Dispatch {
   /// @param known          the same on every rank.
   /// @param meanwhile      if not null, it is called once: on a device while the host waits for counts.
   Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
-                 const ops::ExpertWeights& local, ops::CombineWeights combine = ops::CombineWeights::kAfterDown,
+                 const ops::ExpertWeights& local, CombineWeights combine = CombineWeights::kAfterDown,
                  const KnownTokens& known = {}, const std::function<void()>& meanwhile = {});
 
   comm::Communicator& group() const { return group_; }

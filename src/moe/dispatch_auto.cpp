@@ -109,7 +109,7 @@ void run_once(Layer& layer, const std::pair<Tensor, Tensor>& inputs, comm::Commu
   const at::AutoGradMode with_gradients(true);
   const auto& [x, dy] = inputs;
   Dispatch dispatch(experts, options);
-  const Tensor y = dispatch.experts(x, layer.weights, layer.ids, layer.experts, ops::CombineWeights::kAfterDown,
+  const Tensor y = dispatch.experts(x, layer.weights, layer.ids, layer.experts, CombineWeights::kAfterDown,
                                     {.equal = true, .most_of_expert = most_of_expert});
   torch::autograd::backward({y}, {dy});
   layer.weights.mutable_grad().reset();
@@ -139,7 +139,7 @@ std::string key_of(const DispatchShape& s, const DispatchOptions& given, int wor
       s.most_of_expert < 0 ? "" : fmt::format(" with at most {} tokens of a rank", s.most_of_expert),
       c10::toString(s.dtype),
       s.device.is_cpu() ? "" : " on " + c10::DeviceTypeName(s.device.type(), /*lower_case=*/true), world, experts,
-      given.inner_ranks, dispatch_name(given.kind), given.chunks);
+      given.inner_ranks, word_of(given.kind), given.chunks);
 }
 
 std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {
@@ -147,8 +147,8 @@ std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, con
   try {
     const json found = read_json(read_file(path));
     if (found.at("key") != key) return {};
-    const DispatchOptions options{parse_dispatch(found.at("dispatch")), found.at("chunks"), found.at("in_flight"),
-                                  inner_ranks};
+    const DispatchOptions options{value_of<DispatchKind>(found.at("dispatch").get<std::string>()), found.at("chunks"),
+                                  found.at("in_flight"), inner_ranks};
     if (options.kind == DispatchKind::kAuto || options.chunks < 1 || options.in_flight < 1) return {};
     return options;
   } catch (const std::exception&) {
@@ -159,14 +159,14 @@ std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, con
 std::string record_of(const std::string& key, const DispatchOptions& best, const std::vector<Trial>& trials) {
   json all = json::array();
   for (const Trial& t : trials) {
-    all.push_back({{"dispatch", dispatch_name(t.options.kind)},
+    all.push_back({{"dispatch", word_of(t.options.kind)},
                    {"chunks", t.options.chunks},
                    {"in_flight", t.options.in_flight},
                    {"median_s", t.median()},
                    {"rounds", t.seconds.size()}});
   }
   const json file = {{"key", key},
-                     {"dispatch", dispatch_name(best.kind)},
+                     {"dispatch", word_of(best.kind)},
                      {"chunks", best.chunks},
                      {"in_flight", best.in_flight},
                      {"measured", all}};
@@ -179,7 +179,7 @@ std::string table_of(const std::vector<Trial>& trials, const DispatchOptions& be
   for (const Trial& t : trials) {
     const bool kept =
         t.options.kind == best.kind && t.options.chunks == best.chunks && t.options.in_flight == best.in_flight;
-    table += fmt::format("{:>14} {:>7} {:>9} {:>12.3f} {:>7}{}\n", dispatch_name(t.options.kind), t.options.chunks,
+    table += fmt::format("{:>14} {:>7} {:>9} {:>12.3f} {:>7}{}\n", word_of(t.options.kind), t.options.chunks,
                          t.options.in_flight, 1e3 * t.median(), t.seconds.size(), kept ? "  kept" : "");
   }
   return table;

@@ -72,7 +72,7 @@ TEST_F(DispatchOnDevice, EveryOrderOfTheStreamsHasTheBitsOfCpuTensors) {
              {Order{}, Order{Order::Kind::kLatest}, Order{Order::Kind::kDrawn, 1}, Order{Order::Kind::kDrawn, 2}}) {
           guarded::queues().set_order(order);
           expect_same({run_on(c, kDevice, way, known)}, {expected},
-                      fmt::format("{} in {} chunks", dispatch_name(way.kind), way.chunks));
+                      fmt::format("{} in {} chunks", word_of(way.kind), way.chunks));
         }
       }
     }
@@ -119,7 +119,7 @@ void expect_the_bits_of_ranks_on_cpu_tensors(size_t share) {
       const auto actual = run_on_devices(c, options, kOrders[i]);
       for (size_t way = 0; way < options.size(); ++way)
         expect_same(actual[way], expected[way],
-                    fmt::format("{} in {} chunks", dispatch_name(options[way].kind), options[way].chunks));
+                    fmt::format("{} in {} chunks", word_of(options[way].kind), options[way].chunks));
     }
   }
 }
@@ -146,8 +146,7 @@ TEST_F(DispatchOnDevice, WithoutKernelsOnlyRoundingDiffers) {
       const auto near = [&](const Tensor& a, const Tensor& e, const char* what) {
         const double size = e.to(at::kDouble).norm().item<double>(),
                      off = (a.to(at::kDouble) - e.to(at::kDouble)).norm().item<double>();
-        EXPECT_LE(off, 10 * ops::error_bound(size, dtype, c.hidden + c.ffn))
-            << what << " of " << dispatch_name(way.kind);
+        EXPECT_LE(off, 10 * ops::error_bound(size, dtype, c.hidden + c.ffn)) << what << " of " << word_of(way.kind);
       };
       // Padding changes how many rows the library multiplies at once.
       for (const KnownTokens& known : {KnownTokens{}, {.equal = true, .most_of_expert = c.most_of_expert()}}) {

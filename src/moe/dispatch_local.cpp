@@ -47,9 +47,9 @@ void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t
 
 class OnHost : public LocalExperts {
  public:
-  OnHost(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine)
+  OnHost(const ops::ExpertWeights& experts, int64_t first, CombineWeights combine)
       : experts_(experts), first_(first), num_(experts.gate_LFD.value.size(0)),
-        weigh_before_down_(combine == ops::CombineWeights::kBeforeDown) {}
+        weigh_before_down_(combine == CombineWeights::kBeforeDown) {}
 
   Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) override;
   Tensor backward(const Received& received, int64_t chunk, const Tensor& dy_nD, const Tensor& dweights_NK) override;
@@ -130,7 +130,7 @@ void OnHost::add_weight_gradients(const Received&, const Tensor& x_ND, const Ten
 }  // namespace
 
 std::unique_ptr<LocalExperts> local_experts_on_host(const ops::ExpertWeights& experts, int64_t first,
-                                                    ops::CombineWeights combine) {
+                                                    CombineWeights combine) {
   return std::make_unique<OnHost>(experts, first, combine);
 }
 

@@ -29,9 +29,9 @@ class LocalExperts {
 
 /// @param first  id of the first of `experts`, as ids_NK names it.
 std::unique_ptr<LocalExperts> local_experts_on_host(const ops::ExpertWeights& experts, int64_t first,
-                                                    ops::CombineWeights combine);
+                                                    CombineWeights combine);
 /// The same for tensors of a device. The host waits for nothing.
 std::unique_ptr<LocalExperts> local_experts_on_device(const ops::ExpertWeights& experts, int64_t first,
-                                                      ops::CombineWeights combine);
+                                                      CombineWeights combine);
 
 }  // namespace athanor::moe

@@ -22,8 +22,8 @@ int64_t num_of(const ops::ExpertWeights& experts) { return experts.gate_LFD.valu
 // With our kernels.
 class OnDevice : public LocalExperts {
  public:
-  OnDevice(const ops::ExpertWeights& experts, int64_t first, ops::CombineWeights combine)
-      : experts_(experts), first_(first), weigh_before_down_(combine == ops::CombineWeights::kBeforeDown) {}
+  OnDevice(const ops::ExpertWeights& experts, int64_t first, CombineWeights combine)
+      : experts_(experts), first_(first), weigh_before_down_(combine == CombineWeights::kBeforeDown) {}
 
   Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) override {
     const Tensor ids_nK = received.chunk(received.ids_NK, chunk),
@@ -181,7 +181,7 @@ class WithoutKernels : public LocalExperts {
 }  // namespace
 
 std::unique_ptr<LocalExperts> local_experts_on_device(const ops::ExpertWeights& experts, int64_t first,
-                                                      ops::CombineWeights combine) {
+                                                      CombineWeights combine) {
   if (!ops::device::has_kernels(experts.gate_LFD.value)) return std::make_unique<WithoutKernels>(experts, first);
   return std::make_unique<OnDevice>(experts, first, combine);
 }

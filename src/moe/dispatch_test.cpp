@@ -24,7 +24,7 @@ std::vector<DispatchOptions> every_way(int ranks) {
 }
 
 std::string name_of(const DispatchOptions& o) {
-  return fmt::format("{} in {} chunks, {} in flight, {} ranks a node", dispatch_name(o.kind), o.chunks, o.in_flight,
+  return fmt::format("{} in {} chunks, {} in flight, {} ranks a node", word_of(o.kind), o.chunks, o.in_flight,
                      o.inner_ranks);
 }
 
@@ -85,7 +85,7 @@ TEST_P(DispatchIn, AllTokensToOneRankLeaveTheOthersWithoutAny) {
 
 TEST_P(DispatchIn, DroppedChoicesAndWeightsBeforeTheDownProjection) {
   expect_the_definition(
-      {.tokens = {12, 10}, .num_experts = 6, .k = 3, .combine = ops::CombineWeights::kBeforeDown, .drops = true});
+      {.tokens = {12, 10}, .num_experts = 6, .k = 3, .combine = CombineWeights::kBeforeDown, .drops = true});
 }
 
 // Compares with all experts in one process. Here a token's K rows are added in E parts, which are stored and then

@@ -174,18 +174,6 @@ void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOption
 
 bool RouterOptions::balances_over_ranks() const { return balance_ranks && balance_ranks->size() > 1; }
 
-RouterScore parse_router_score(const std::string& name) {
-  if (name == "softmax") return RouterScore::kSoftmax;
-  ATHANOR_CHECK(name == "sigmoid", "model.router_score: expected softmax or sigmoid, got {}", name);
-  return RouterScore::kSigmoid;
-}
-
-ops::CombineWeights parse_combine_weights(const std::string& name) {
-  if (name == "after") return ops::CombineWeights::kAfterDown;
-  ATHANOR_CHECK(name == "before", "moe.combine_weights: expected after or before, got {}", name);
-  return ops::CombineWeights::kBeforeDown;
-}
-
 Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& options, int64_t num_sequences,
               const Choices* saved) {
   const kernels::RouterRule rule{weight_ED.value.size(0), options.k, options.score == RouterScore::kSigmoid,

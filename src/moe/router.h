@@ -3,9 +3,9 @@
 
 #include <cmath>
 #include <memory>
-#include <string>
 #include <vector>
 
+#include "config/model_config.h"
 #include "moe/balance.h"
 #include "ops/experts.h"
 #include "ops/tensor.h"
@@ -18,16 +18,6 @@ class Communicator;
 namespace athanor::moe {
 
 struct RowCounts;
-
-/// The function from a router's logits to scores in fp32. Everything else (weights, top-k, losses) is computed from
-/// scores.
-enum class RouterScore {
-  kSoftmax,  ///< over all experts
-  kSigmoid,  ///< a sigmoid for each expert separately (DeepSeek-V3, §2.1.2)
-};
-
-/// @throws ConfigError if `name` is not a value of model.router_score.
-RouterScore parse_router_score(const std::string& name);
 
 /// The position of a batch's tokens in the run.
 struct BatchPosition {
@@ -74,11 +64,8 @@ struct RoutingPolicy {
   int64_t expert_ranks = 1;                     ///< Layout::expert
   double noise_stddev = 0;
   uint64_t seed = 0;
-  ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
+  CombineWeights combine = CombineWeights::kAfterDown;
 };
-
-/// @throws ConfigError if `name` is not a value of moe.combine_weights.
-ops::CombineWeights parse_combine_weights(const std::string& name);
 
 /// The choices of a routing. Forward saves them for the recomputation in backward, which chooses nothing: it computes
 /// the same weights again, with gradients.

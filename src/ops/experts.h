@@ -2,6 +2,7 @@
 // The expert computation of a sparse MoE layer, without router and communication. Source: Optimus §3.1, Algorithm 1,
 // stages 2–5.
 
+#include "base/combine_weights.h"
 #include "ops/tensor.h"
 
 namespace athanor::ops {
@@ -10,10 +11,6 @@ namespace athanor::ops {
 struct ExpertWeights {
   Weight gate_LFD, up_LFD, down_LDF;
 };
-
-/// The side of the down projection on which the router's probability w is multiplied: y = w · down(a), or y = down(w ·
-/// a). Both are equal up to rounding.
-enum class CombineWeights { kAfterDown, kBeforeDown };
 
 /// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), where e = expert_ids[t, k],
 /// over the experts in [first_local_expert, first_local_expert + num_local_experts); other ids, also negative ones, are

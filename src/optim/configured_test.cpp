@@ -127,10 +127,10 @@ TEST(Lamb, ARankThatOwnsOnlyPaddingOfSomeParametersUpdatesWithTheOthers) {
 }
 
 TEST(Muon, ScaleIsTheRuleOfItsName) {
-  EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 400, 100), 2);
-  EXPECT_DOUBLE_EQ(muon_scale("keller_jordan", 100, 400), 1);
-  EXPECT_DOUBLE_EQ(muon_scale("moonshot", 100, 400), 4);
-  EXPECT_DOUBLE_EQ(muon_scale("moonshot", 400, 100), 4);
+  EXPECT_DOUBLE_EQ(muon_scale(MuonScale::kKellerJordan, 400, 100), 2);
+  EXPECT_DOUBLE_EQ(muon_scale(MuonScale::kKellerJordan, 100, 400), 1);
+  EXPECT_DOUBLE_EQ(muon_scale(MuonScale::kMoonshot, 100, 400), 4);
+  EXPECT_DOUBLE_EQ(muon_scale(MuonScale::kMoonshot, 400, 100), 4);
 }
 
 // At most four collectives of an update, whatever the number of matrices.

@@ -13,9 +13,9 @@ ops::NewtonSchulz newton_schulz_of(const OptimizerConfig& config) {
   return {config.newton_schulz_steps, {c[0], c[1], c[2]}, ops::scalar_type(orthogonalize_type(config))};
 }
 
-double muon_scale(const std::string& rule, int64_t rows, int64_t columns) {
+double muon_scale(MuonScale rule, int64_t rows, int64_t columns) {
   const auto m = static_cast<double>(rows), n = static_cast<double>(columns);
-  return rule == "moonshot" ? 0.2 * std::sqrt(std::max(m, n)) : std::sqrt(std::max(1.0, m / n));
+  return rule == MuonScale::kMoonshot ? 0.2 * std::sqrt(std::max(m, n)) : std::sqrt(std::max(1.0, m / n));
 }
 
 Muon::Muon(const OptimizerConfig& config, OptimizedParameters parameters, const HomeMatrices& homes)

@@ -16,7 +16,7 @@ namespace athanor::inline optim {
 ops::NewtonSchulz newton_schulz_of(const OptimizerConfig& config);
 
 /// Returns the factor of the orthogonal update of a matrix (optimizer.muon_scale).
-double muon_scale(const std::string& rule, int64_t rows, int64_t columns);
+double muon_scale(MuonScale rule, int64_t rows, int64_t columns);
 
 class Muon : public Optimizer {
  public:
@@ -35,7 +35,7 @@ class Muon : public Optimizer {
  private:
   kernels::MomentumStep momentum_;
   ops::NewtonSchulz iteration_;
-  std::string scale_;
+  MuonScale scale_;
   const HomeMatrices& homes_;
   HomePlan plan_;
 };

@@ -95,7 +95,7 @@ TEST(TensorSums, CountEveryElementOfTheModelOnce) {
     const RunConfig config = config_of(degrees, "float32");
     comm::run_ranks(degrees.world(), [&](comm::World& world) {
       const Mesh mesh(Layout(config, world.size()), world);
-      const ShardPlan plan(mesh, parse_sharding(degrees.sharding));
+      const ShardPlan plan(mesh, value_of<ShardingKind>(degrees.sharding));
       const ParameterStore store(
           make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
           at::kFloat, ParameterStore::Use::kTraining, plan.sharding(1000));

@@ -59,7 +59,7 @@ std::vector<int64_t> layers_of(const RunConfig& config, const Mesh& mesh) {
 
 void check_rank(const RunConfig& config, comm::World& world) {
   const Mesh mesh(Layout(config, world.size()), world);
-  const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
+  const ShardPlan plan(mesh, config.parallelism.sharding);
   ParameterStore store(
       make_bucket_entries(held_parameters(config.model, config.parallelism, mesh.layout(), mesh.rank())),
       config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,

@@ -26,14 +26,15 @@ double learning_rate(const OptimizerConfig& c, SchedulePoint point, int64_t phas
   if (at <= warmup) return c.lr * at / warmup;
   const double span = std::max(whole - warmup, 1.0), progress = std::min(1.0, (at - warmup) / span),
                range = c.lr - c.min_lr;
-  if (c.schedule == "cosine") return c.min_lr + 0.5 * range * (1 + std::cos(std::numbers::pi * progress));
-  if (c.schedule == "linear") return c.lr - range * progress;
-  if (c.schedule == "inverse_sqrt") return std::max(c.min_lr, c.lr * std::sqrt(std::max(warmup, 1.0) / at));
-  if (c.schedule == "wsd") {  // warm-up, stable, decay
-    const double last = decay > 0 ? decay : std::max(std::floor(whole / 10), 1.0), left = std::max(whole - at, 0.0);
-    return left >= last ? c.lr : c.min_lr + range * left / last;
+  switch (c.schedule) {
+    case LrSchedule::kCosine: return c.min_lr + 0.5 * range * (1 + std::cos(std::numbers::pi * progress));
+    case LrSchedule::kLinear: return c.lr - range * progress;
+    case LrSchedule::kInverseSqrt: return std::max(c.min_lr, c.lr * std::sqrt(std::max(warmup, 1.0) / at));
+    case LrSchedule::kConstant: return c.lr;
+    case LrSchedule::kWsd: break;  // warm-up, stable, decay
   }
-  return c.lr;  // constant
+  const double last = decay > 0 ? decay : std::max(std::floor(whole / 10), 1.0), left = std::max(whole - at, 0.0);
+  return left >= last ? c.lr : c.min_lr + range * left / last;
 }
 
 bool is_warming_up(const OptimizerConfig& c, SchedulePoint point) {

@@ -57,7 +57,7 @@ class LateCollectives : public testing::TestWithParam<const char*> {
       at::set_num_threads(1);
       const auto late = comm::late_world(world);
       const Mesh mesh(Layout(small_run(degrees, 96, "float32"), degrees.world()), *late);
-      test(mesh, ShardPlan(mesh, parse_sharding(degrees.sharding)));
+      test(mesh, ShardPlan(mesh, Choice<ShardingKind>(degrees.sharding)));
     });
   }
 };

@@ -10,8 +10,8 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
     host_groups_[kind] = world.make_group(layout_.groups(kind), group_name(kind));
 }
 
-void Mesh::use(at::Device device, const std::string& sums) {
-  const comm::SumTerms tree_sums = sums == "tree" ? &ops::device::sum_terms : nullptr;
+void Mesh::use(at::Device device, DeviceSums sums) {
+  const comm::SumTerms tree_sums = sums == DeviceSums::kTree ? &ops::device::sum_terms : nullptr;
   for (const GroupKind kind : kGroupKinds)
     device_groups_[kind] = kind == GroupKind::kWorld
                                ? host_groups_[kind]

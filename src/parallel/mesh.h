@@ -16,7 +16,7 @@ class Mesh {
   Mesh(Layout layout, comm::World& world);
   /// Makes groups for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on what the
   /// hosts know. Sums are the library's, or have the tree's order (parallelism.device_sums). Collective.
-  void use(at::Device device, const std::string& sums = "library");
+  void use(at::Device device, DeviceSums sums = DeviceSums::kLibrary);
 
   const Layout& layout() const { return layout_; }
   /// Replaces the layout by one with the same groups: a training phase may have another batch.

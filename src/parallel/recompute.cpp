@@ -50,11 +50,6 @@ struct Checkpoint : torch::autograd::Function<Checkpoint> {
 
 }  // namespace
 
-RecomputeKinds parse_recompute(const std::vector<std::string>& kinds) {
-  const auto has = [&](const char* kind) { return std::ranges::find(kinds, kind) != kinds.end(); };
-  return {has("norm"), has("attention"), has("moe"), has("layer")};
-}
-
 std::vector<Tensor> checkpoint(const Tensor& x, Region region) {
   if (!at::GradMode::is_enabled() || !x.requires_grad()) return region(x);
   return Checkpoint::apply(x, region);

@@ -5,24 +5,11 @@
 // writes a region saves in it the results of what must not happen twice (routing, counting).
 
 #include <functional>
-#include <string>
 #include <vector>
 
 #include "ops/tensor.h"
 
 namespace athanor::inline parallel {
-
-/// The values of parallelism.recompute.
-struct RecomputeKinds {
-  bool norm = false;       ///< outputs of the norms before attention and feed-forward
-  bool attention = false;  ///< everything between the normed input and the output of attention
-  /// Everything between the normed input and the output of the feed-forward, sparse or dense; routing is saved.
-  bool moe = false;
-  bool layer = false;  ///< everything between the residual streams before and after a layer; contains the others
-};
-
-/// Unknown names have been refused when the configuration was read; here they are ignored.
-RecomputeKinds parse_recompute(const std::vector<std::string>& kinds);
 
 /// Computes region(x), keeping only x. Backward computes it again, with gradients, and runs its backward. If x requires
 /// no gradient, or gradients are off, this is region(x).

@@ -13,12 +13,6 @@ int64_t size_of(const std::string& text) { return static_cast<int64_t>(text.size
 
 }  // namespace
 
-SharedBy parse_shared_by(const std::string& name) {
-  if (name == "broadcast") return SharedBy::kBroadcast;
-  ATHANOR_CHECK(name == "all_reduce", "checkpoint.load: expected broadcast or all_reduce, got {}", name);
-  return SharedBy::kAllReduce;
-}
-
 void share_from_first(comm::Communicator& ranks, const Tensor& x, SharedBy how) {
   if (ranks.size() == 1 || x.numel() == 0) return;
   ATHANOR_ASSERT(x.is_contiguous() && x.nbytes() % sizeof(int64_t) == 0);

@@ -6,15 +6,10 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "config/checkpoint_config.h"
 #include "ops/tensor.h"
 
 namespace athanor::inline parallel {
-
-/// The way data read by one rank reach the others: a broadcast, or an all-reduce to which the others add zeros. The
-/// results are equal; machines differ in which of the two they have tuned.
-enum class SharedBy { kBroadcast, kAllReduce };
-/// Parses a value of checkpoint.load. @throws ConfigError.
-SharedBy parse_shared_by(const std::string& name);
 
 /// Overwrites `x` on every rank with that of the group's first rank, bit for bit, whatever its type. `x` has the same
 /// size on all ranks, a multiple of 8 bytes, and is contiguous, where the group's tensors are. Collective; waits as

@@ -130,7 +130,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   options.fake_size = num_ranks;
   const auto world = comm::World::open(options);
   const Mesh mesh(layout, *world);
-  const ShardPlan plan(mesh, parse_sharding(config.parallelism.sharding));
+  const ShardPlan plan(mesh, config.parallelism.sharding);
   const Precision precision = precision_of(config);
   const ParameterStore parameters(
       make_bucket_entries(held_parameters(config.model, config.parallelism, layout, run.rank)),
@@ -148,8 +148,8 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
   run.graph_bytes = count_graph_bytes(config, run.activations);
   if (!config.checkpoint.interval.is_off())
-    for (const char* writers : {"scattered", "first"})
-      run.written_by_node[writers] = sum_by_node(count_written_bytes(config, layout, parse_writers(writers)), hosts);
+    for (const auto& [word, writers] : kWords<Writers>)
+      run.written_by_node[std::string(word)] = sum_by_node(count_written_bytes(config, layout, writers), hosts);
   run.staging_bytes = count_staging_bytes(config, layout, run.rank, plan_optimizers(config.optimizer));
   // Without topology.ranks_per_node the number of nodes is not known: several take more than one.
   if (config.checkpoint.local_interval > 0)

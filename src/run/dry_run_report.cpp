@@ -55,7 +55,7 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   const std::string again =
       config.parallelism.recompute.empty() ? "" : "; computed again: " + join(config.parallelism.recompute);
   std::string text =
-      run.on_device ? fmt::format("memory of the rank's device ({})\n", config.train.device) : "memory\n";
+      run.on_device ? fmt::format("memory of the rank's device ({})\n", config.train.device.word()) : "memory\n";
   text += line("weights", static_cast<double>(run.state.weights), config.train.dtype);
   text += line("rest of the master", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
   text += line("moments", static_cast<double>(run.state.optimizer), "fp32, of what is owned");
@@ -108,7 +108,7 @@ std::string checkpoint_table(const DryRun& run, const RunConfig& config) {
     text += fmt::format("  {:<14}{:>8}{:>14}{:>12}{:>12}{:>12}{}\n", writers, nodes.size(),
                         std::ranges::count_if(nodes, [](double written) { return written > 0; }), bytes(*least),
                         bytes(*most), bytes(std::accumulate(nodes.begin(), nodes.end(), 0.0)),
-                        writers == config.checkpoint.writers ? "   as configured" : "");
+                        writers == config.checkpoint.writers.word() ? "   as configured" : "");
   }
   return text;
 }
@@ -159,8 +159,8 @@ std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
       "{} ranks: pipeline {} x replicate {} x shard {} x tensor {}, expert {}; sharding {}; {} microbatches of {} x {} "
       "tokens, schedule {}\n",
       num_ranks, layout.pipeline(), layout.replicate(), layout.shard(), layout.tensor(), layout.expert(),
-      config.parallelism.sharding, layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
-      layout.pipeline() > 1 ? config.parallelism.pipeline_schedule : "none");
+      config.parallelism.sharding.word(), layout.microbatches(), config.train.micro_batch_size, config.data.seq_len,
+      layout.pipeline() > 1 ? config.parallelism.pipeline_schedule.word() : "none");
   if (config.topology.ranks_per_node == 0 && num_ranks > 1)
     text += fmt::format(
         "all {} ranks are taken to be on one node, since topology.ranks_per_node is not set; with it, what is sent "

@@ -124,7 +124,7 @@ std::vector<std::string> find_device_faults(const std::vector<RankDevice>& ranks
 }
 
 at::Device agree_on_devices(const RunConfig& config, comm::World& world) {
-  return agree_on_devices(config.train.device, "train.device", world);
+  return agree_on_devices(config.train.device.word(), "train.device", world);
 }
 
 at::Device agree_on_devices(const std::string& name, const std::string& setting, comm::World& world) {

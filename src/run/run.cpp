@@ -38,10 +38,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-Warning warning_of(const std::string& action) {
-  return action == "stop" ? Warning::kStop : action == "save" ? Warning::kSave : Warning::kIgnore;
-}
-
 // How a run ends, or continues from its newest checkpoint: with an exit code, or going back.
 using Ended = std::variant<int, RollBack>;
 
@@ -288,8 +284,7 @@ class Run {
 
 int run_training(RunConfig config, comm::World& world, RunContext& context, RunEvaluation* evaluation) {
   LauncherHold hold;
-  const SignalGuard signals("finishing the step and saving", warning_of(config.train.on_sigusr1),
-                            warning_of(config.train.on_sigusr2));
+  const SignalGuard signals("finishing the step and saving", config.train.on_sigusr1, config.train.on_sigusr2);
   try {
     std::optional<RunClock> clock;
     if (world.rank() == 0) {

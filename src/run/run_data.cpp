@@ -129,7 +129,7 @@ std::string describe_stage(const TrainingStage& stage, int64_t end, int64_t step
   return fmt::format("{}steps {} to {}{}: {} sequences of {} tokens each; lr {:.3g} to {:.3g}, {}{}{}",
                      name.empty() ? "" : name + ", ", begin + 1, end,
                      step > begin ? fmt::format(", from {} on", step + 1) : "", config.train.global_batch_size,
-                     config.data.seq_len, o.lr, o.min_lr, o.schedule, describe_warmup(o),
+                     config.data.seq_len, o.lr, o.min_lr, o.schedule.word(), describe_warmup(o),
                      describe_schedule(stage, end));
 }
 

@@ -24,7 +24,7 @@ RunConfig without_what_may_differ(RunConfig config) {
   forget(config.data);
   for (auto& stage : config.train.stages) forget(stage);
   config.data.num_threads = config.train.num_threads = 0;
-  config.train.device = "auto";
+  config.train.device = DeviceKind::kAuto;
   if (config.train.dtype_was_auto) config.train.dtype = "auto";  // each host chose one; the first rank's is kept
   return config;
 }

@@ -153,7 +153,7 @@ void say_why_cpu() {
 at::Device settle_device(RunConfig& config, Mesh& mesh) {
   const at::Device device = agree_on_devices(config, mesh.world());
   if (device.is_cpu()) {
-    if (config.train.device == "auto") say_why_cpu();
+    if (config.train.device == DeviceKind::kAuto) say_why_cpu();
     return device;
   }
   if (mesh.world().size() > 1) mesh.use(device, config.parallelism.device_sums);

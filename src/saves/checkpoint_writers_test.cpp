@@ -79,7 +79,7 @@ TEST_F(CheckpointWriters, EachRankWritesWhatTheEstimateSays) {
         initialize(state);
         save_checkpoint(state);
         if (state.model.mesh.is_first())
-          estimate = count_written_bytes(run, state.model.mesh.layout(), parse_writers(writers));
+          estimate = count_written_bytes(run, state.model.mesh.layout(), value_of<Writers>(writers));
       });
       double sum = 0;
       auto written = bytes_by_rank(CheckpointReader::open(checkpoint_of(run, 0)));

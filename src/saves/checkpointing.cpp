@@ -128,7 +128,7 @@ void load_model_weights(TrainState& state, const fs::path& path) {
   if (state.model.mesh.is_first())
     progress.emplace("loading " + path.filename().string(),
                      static_cast<uint64_t>(state.model.parameters.num_elements()) * sizeof(float), "B", kLongWork_s);
-  load_master(state.model, parse_shared_by(state.config.checkpoint.load),
+  load_master(state.model, state.config.checkpoint.load,
               [&](const std::string& name, int64_t first, std::span<float> out) {
                 read_or_begin(folder, stored, state, name, first, out);
                 not_finite.look_at(name, whole.at(name), first, out);

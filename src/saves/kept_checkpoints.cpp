@@ -45,7 +45,7 @@ KeptCheckpoints count_kept_checkpoints(const RunConfig& config, const Layout& la
   KeptCheckpoints kept;
   if (step >= last) return kept;
   if (!saves.interval.is_off()) {
-    const auto parts = count_written_bytes(config, layout, parse_writers(saves.writers));
+    const auto parts = count_written_bytes(config, layout, saves.writers);
     kept.full_bytes = std::accumulate(parts.begin(), parts.end(), 0.0);
     const bool is_counted = !saves.interval.is_auto && saves.interval_minutes == 0;
     const int64_t all = num_due(step, last, saves.interval.count) +

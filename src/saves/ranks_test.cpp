@@ -30,7 +30,8 @@ class Ranks : public athanor::Ranks {
 
   void expect_same_bits_again(const RunConfig& a, const RunConfig& b, int64_t steps) const {
     for (const RunConfig& run : {a, b}) start(run, steps);
-    expect_equal(tensors_of(checkpoint_of(a, steps)), tensors_of(checkpoint_of(b, steps)), a.parallelism.sharding);
+    expect_equal(tensors_of(checkpoint_of(a, steps)), tensors_of(checkpoint_of(b, steps)),
+                 a.parallelism.sharding.word());
   }
 
   void expect_same_bits_after_a_cut(const RunConfig& whole, const RunConfig& cut, int64_t steps) const {
@@ -42,7 +43,7 @@ class Ranks : public athanor::Ranks {
       save_checkpoint(state);
     });
     expect_equal(tensors_of(checkpoint_of(whole, 2 * steps)), tensors_of(checkpoint_of(cut, 2 * steps)),
-                 whole.parallelism.sharding);
+                 whole.parallelism.sharding.word());
   }
 };
 using TestAllRanks = Ranks;

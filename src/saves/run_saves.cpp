@@ -90,7 +90,8 @@ void RunSaves::save_checkpoint(Why why) {
   if (background_ && background_->pending()) {
     if (why == Why::kAsked) put_off_ = true;
     if (why == Why::kAsked) return;
-    if (why == Why::kDue && pending() && state_.config.checkpoint.if_still_saving == "skip") return skip();
+    if (why == Why::kDue && pending() && state_.config.checkpoint.if_still_saving == IfStillSaving::kSkip)
+      return skip();
     finish();
   }
   put_off_ = false;

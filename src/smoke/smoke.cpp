@@ -37,7 +37,7 @@ RunConfig smoke_config(bool sparse, const char* dtype) {
   config.model.num_experts_per_tok = sparse ? 2 : 0;
   config.model.vocab_size = kVocab;
   config.data.seq_len = kSeqLen;
-  config.data.attention_scope = sparse ? "document" : "instance";
+  config.data.attention_scope = sparse ? AttentionScope::kDocument : AttentionScope::kInstance;
   config.train.steps = kSteps;
   config.train.global_batch_size = kSequences;
   config.train.micro_batch_size = 4;

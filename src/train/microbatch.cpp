@@ -37,7 +37,8 @@ Microbatch make_microbatch(const Batch& batch, int64_t first, int64_t count, con
   Microbatch m;
   m.tokens = tokens_of(batch, first, count);
   m.labels.targets = targets_of(m.tokens);
-  if (config.data.attention_scope == "document") m.labels.documents = documents_of(batch, first, count, eos_id);
+  if (config.data.attention_scope == AttentionScope::kDocument)
+    m.labels.documents = documents_of(batch, first, count, eos_id);
   m.labels.num_targets = count * (batch.seq_len - 1);
   m.labels.loss_scale = 1 / (sequences * static_cast<double>(batch.seq_len - 1));
   m.labels.aux_scale = config.moe.router_aux_loss_coef / (layers * sequences);

@@ -109,7 +109,7 @@ std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
 }
 
 std::vector<PieceView> state_pieces(const TrainState& state) {
-  const Writers writers = parse_writers(state.config.checkpoint.writers);
+  const Writers writers = state.config.checkpoint.writers;
   std::vector<PieceView> pieces = master_pieces(state.model, writers);
   add_optimizer_pieces(state.optimizer.set, state.model.mesh, written_parts(state.model, writers), pieces);
   return pieces;
@@ -152,7 +152,7 @@ void share_loaded_state(TrainState& state, const FreshState& fresh) {
   if (fresh.all) zero_optimizer_state(state);
   for (const BucketEntry& e : state.model.parameters.table())
     if (!fresh.all && fresh.has(e.name)) zero_state_of(state.optimizer.set, e);
-  share_with_copies(state, fresh, parse_shared_by(state.config.checkpoint.load));
+  share_with_copies(state, fresh, state.config.checkpoint.load);
   gather_weights(state.model);
 }
 

@@ -59,7 +59,7 @@ void shorten_schedule(RunConfig& run, int64_t steps, double sequences_before) {
 RunConfig short_run_config(const RunConfig& config, int64_t steps) {
   RunConfig without_ramp = config;
   without_ramp.train.batch_ramp.clear();
-  without_ramp.train.batch_ramp_lr = "none";
+  without_ramp.train.batch_ramp_lr = BatchRampLr::kNone;
   const TrainingStage first = training_stages(without_ramp).front();
   RunConfig run = first.config;
   shorten_schedule(run, steps,
@@ -74,7 +74,7 @@ RunConfig short_run_config(const RunConfig& config, int64_t steps) {
   run.checkpoint.async = false;
   run.eval = {};
   run.faults = {};
-  if (run.moe.dispatch == "auto") run.moe.dispatch = "all_to_all";
+  if (run.moe.dispatch == DispatchKind::kAuto) run.moe.dispatch = DispatchKind::kAllToAll;
   if (run.moe.dispatch_chunks == 0) run.moe.dispatch_chunks = 1;
   return run;
 }

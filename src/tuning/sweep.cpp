@@ -83,7 +83,7 @@ int64_t usual_sweep_steps(const RunConfig& config) {
 RunConfig sweep_config(const RunConfig& config, int64_t steps) {
   RunConfig sweep = short_run_config(config, steps);
   OptimizerConfig& o = sweep.optimizer;
-  o.schedule = "constant";
+  o.schedule = LrSchedule::kConstant;
   o.warmup_steps = o.decay_steps = o.schedule_steps = 0;
   o.warmup_tokens = o.decay_tokens = o.schedule_tokens = 0;
   return sweep;

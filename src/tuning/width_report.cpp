@@ -12,7 +12,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-bool is_scaled(const WidthReport& report) { return report.config.optimizer.scaling != "none"; }
+bool is_scaled(const WidthReport& report) { return report.config.optimizer.scaling != WidthScaling::kNone; }
 
 Transfer transfer_of(const WidthReport& report) {
   return transfer_to(report.config.model.hidden_size, enclosed_rates(report), is_scaled(report), report.grid_step);
@@ -55,7 +55,7 @@ std::vector<WidthRate> enclosed_rates(const WidthReport& report) {
 std::string width_table(const WidthReport& report) {
   const OptimizerConfig& optimizer = report.config.optimizer;
   std::string text =
-      fmt::format("{} with scaling {}{}: {} steps at each rate\n", optimizer.name, optimizer.scaling,
+      fmt::format("{} with scaling {}{}: {} steps at each rate\n", optimizer.name, optimizer.scaling.word(),
                   is_scaled(report) ? fmt::format(" from base_width {}", optimizer.base_width) : "", report.steps);
   text +=
       fmt::format("{:<14}{:>28}{:>24}{:>16}{:>10}\n", "hidden_size", "rates tried", "best rate", "uncertainty", "loss");
@@ -73,7 +73,7 @@ std::string width_table(const WidthReport& report) {
 std::string width_json(const WidthReport& report) {
   ordered_json all = {{"command", "lr-find --widths"},
                       {"optimizer", report.config.optimizer.name},
-                      {"scaling", report.config.optimizer.scaling},
+                      {"scaling", report.config.optimizer.scaling.word()},
                       {"base_width", report.config.optimizer.base_width},
                       {"steps", report.steps},
                       {"widths", ordered_json::array()},

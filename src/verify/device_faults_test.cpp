@@ -83,7 +83,7 @@ const LayoutTrace& without_fault(const RunConfig& config, int ranks) {
   static std::map<std::string, LayoutTrace> made;
   const auto& p = config.parallelism;
   const std::string name =
-      fmt::format("{} {} {} {} {} {}", config.optimizer.name, p.sharding, p.data_parallel_shard_degree,
+      fmt::format("{} {} {} {} {} {}", config.optimizer.name, p.sharding.word(), p.data_parallel_shard_degree,
                   p.tensor_parallel_degree, p.pipeline_parallel_degree, p.sequence_parallel);
   const auto found = made.find(name);
   return found != made.end() ? found->second : made.emplace(name, train_on_devices(config, ranks, {})).first->second;

@@ -191,7 +191,7 @@ TEST_P(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingM
   const double rounding = rounding_of(expected, config, world);
   const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 6}});
   EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size));
-  EXPECT_EQ(found.transfers.waits, promised_transfers(config, world, config.moe.dispatch).waits);
+  EXPECT_EQ(found.transfers.waits, promised_transfers(config, world, config.moe.dispatch.word()).waits);
 }
 
 // The library of the played devices adds along the tree as well; nothing else differs.
@@ -232,7 +232,7 @@ TEST(OnDevicesReduction, MostOfTheGradientsIsSummedBeforeBackwardEnds) {
 // all_to_all fetches its numbers of rows, once for each sparse layer and microbatch.
 TEST_P(OnDevices, AStepIsOneCopyThereOneCopyBackAndOneWaitOnEachRankExceptForRowsOfAllToAll) {
   const EarliestRun& run = earliest();
-  const ops::TransferCounts promised = promised_transfers(config_, world_, config_.moe.dispatch);
+  const ops::TransferCounts promised = promised_transfers(config_, world_, config_.moe.dispatch.word());
   EXPECT_EQ(run.trace.transfers.copies_to_device, promised.copies_to_device);
   EXPECT_EQ(run.trace.transfers.copies_to_host, promised.copies_to_host);
   EXPECT_EQ(run.trace.transfers.waits, promised.waits);

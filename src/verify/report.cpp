@@ -29,7 +29,7 @@ std::string describe_pipeline(const RunConfig& small) {
   const ParallelismConfig& p = small.parallelism;
   std::string layers;
   for (const StageLayers& stage : split_stages(small.model, p)) layers += fmt::format(" {}", stage.num_layers());
-  return fmt::format("pipeline {} ({}, layers{})", p.pipeline_parallel_degree, p.pipeline_schedule, layers);
+  return fmt::format("pipeline {} ({}, layers{})", p.pipeline_parallel_degree, p.pipeline_schedule.word(), layers);
 }
 
 }  // namespace
@@ -55,7 +55,7 @@ std::string describe_layout(const RunConfig& small, int world_size) {
     text += fmt::format(", tensor {}{}", layout.tensor(), p.sequence_parallel ? " with sequence_parallel" : "");
   }
   if (layout.pipeline() > 1) text += ", " + describe_pipeline(small);
-  return text + "; sharding " + p.sharding;
+  return text + "; sharding " + p.sharding.word();
 }
 
 std::string describe_small_run(const RunConfig& small, int world_size) {
@@ -66,7 +66,8 @@ std::string describe_small_run(const RunConfig& small, int world_size) {
                       m.num_hidden_layers, m.num_attention_heads, m.kv_heads(), m.vocab_size);
   if (m.is_moe()) {
     text += fmt::format(", {} experts of {}, {} for a token; balance {}, dispatch {}", m.num_experts,
-                        m.expert_intermediate_size(), m.num_experts_per_tok, small.moe.balance, small.moe.dispatch);
+                        m.expert_intermediate_size(), m.num_experts_per_tok, small.moe.balance.word(),
+                        small.moe.dispatch.word());
   }
   text +=
       fmt::format("\n{} steps of {} sequences of {} tokens, {} microbatches on each data rank, {} gradient buckets; {}",

@@ -158,7 +158,7 @@ int64_t narrowed(int64_t base_width, const ModelConfig& whole, const ModelConfig
 int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
   const int64_t ranks = p.pipeline_parallel_degree;
   if (ranks == 1) return kMicrobatches;
-  const int64_t enough = p.pipeline_schedule == "interleaved_1f1b" ? 2 * ranks : ranks + 1;
+  const int64_t enough = p.pipeline_schedule == PipelineSchedule::kInterleaved1F1B ? 2 * ranks : ranks + 1;
   return std::max(kMicrobatches, std::min(enough, given));
 }
 
@@ -166,7 +166,7 @@ int64_t count_microbatches(const ParallelismConfig& p, int64_t given) {
 void shrink_batch(RunConfig& config, const Layout& layout) {
   TrainConfig& train = config.train;
   int64_t& group = config.moe.balance_group;
-  const bool balanced = config.moe.balance != "none";
+  const bool balanced = config.moe.balance != Balance::kNone;
   if (balanced && group > train.micro_batch_size) {
     group /= train.micro_batch_size;
     train.micro_batch_size = 1;
@@ -194,7 +194,7 @@ void leave_only_steps(RunConfig& config, int64_t steps) {
   config.train.batch_ramp.clear();
   config.train.steps = steps;
   config.train.validation_interval = 0;
-  config.optimizer.schedule = "constant";
+  config.optimizer.schedule = LrSchedule::kConstant;
   config.optimizer.min_lr = config.optimizer.lr;
   config.optimizer.warmup_steps = config.optimizer.schedule_steps = 0;
   config.optimizer.schedule_tokens = config.optimizer.warmup_tokens = config.optimizer.decay_tokens = 0;
@@ -233,7 +233,7 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
     choose_seq_len(small);
   }
   const bool pooled_apart =
-      small.moe.aux_scope == "transformers" && small.model.is_moe() && count_balance_ranks(small) > 1;
+      small.moe.aux_scope == AuxScope::kTransformers && small.model.is_moe() && count_balance_ranks(small) > 1;
   ATHANOR_CHECK(
       !pooled_apart,
       "moe.aux_scope \"transformers\" pools over the microbatch of a rank, and moe.balance_group spans {} of "
@@ -247,7 +247,7 @@ RunConfig make_small_run(const RunConfig& config, int world_size, const VerifyOp
 
 RunConfig make_reference_run(const RunConfig& small) {
   RunConfig one = small;
-  one.train.device = "cpu";
+  one.train.device = DeviceKind::kCpu;
   one.train.cuda_graphs = false;
   ParallelismConfig& p = one.parallelism;
   p.data_parallel_replicate_degree = p.data_parallel_shard_degree = p.expert_parallel_degree = 1;
@@ -257,7 +257,7 @@ RunConfig make_reference_run(const RunConfig& small) {
   p.mapping = ParallelismConfig{}.mapping;
   one.topology = {};
   p.pipeline_schedule = ParallelismConfig{}.pipeline_schedule;
-  if (one.moe.balance != "none")
+  if (one.moe.balance != Balance::kNone)
     one.train.micro_batch_size = std::max(one.train.micro_batch_size, one.moe.balance_group);
   return one;
 }

@@ -63,7 +63,7 @@ Trace trace_reference(const RunConfig& config, uint64_t draw, const WholeTrace& 
                         width_ratio(config.optimizer, config.model));
   trace.add_pieces(0, master_pieces(state.model));
   for (int64_t number = 1; number <= std::min(config.train.steps, layout.num_steps()); ++number) {
-    load_master(state.model, parse_shared_by(state.config.checkpoint.load),
+    load_master(state.model, state.config.checkpoint.load,
                 [&](const std::string& name, int64_t first, std::span<float> out) {
                   const auto& values = layout.values(number - 1, "master", name);
                   // A parameter that no rank holds is reported as such; it is zero here.

@@ -44,7 +44,7 @@ TEST(SmallModel, ItKeepsExpertsAndRulesAndShrinksWidths) {
   const RunConfig small = make_small_run(config, 12, {});
   EXPECT_EQ(small.model.num_experts, 96);
   EXPECT_EQ(small.model.num_experts_per_tok, 8);
-  EXPECT_EQ(small.moe.balance, "capacity");
+  EXPECT_EQ(small.moe.balance, Balance::kCapacity);
   EXPECT_EQ(small.parallelism.recompute, config.parallelism.recompute);
   EXPECT_EQ(small.parallelism.expert_parallel_degree, 12);
   EXPECT_EQ(small.train.dtype, "float32");

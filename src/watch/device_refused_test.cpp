@@ -92,7 +92,7 @@ class OnDevicesRefused : public FolderTest {
           continue;
         }
         EXPECT_TRUE(same(before, bits_of(state))) << "the step changed something";
-        if (config.train.on_non_finite == "roll_back") {
+        if (config.train.on_non_finite == OnNonFinite::kRollBack) {
           const StepFate fate = refused.fate_of(report, batch, /*saved_step=*/1);
           ASSERT_TRUE(fate.roll_back);
           EXPECT_EQ(fate.roll_back->ledger.sources.at("data").drawn, batch.next.sources.at("data").drawn);

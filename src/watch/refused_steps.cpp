@@ -69,7 +69,7 @@ RefusedSteps::~RefusedSteps() { state_.observers.remove(watch_); }
 bool RefusedSteps::may_skip() const { return at_.batches_passed_over < state_.config.train.skip_limit; }
 
 StepLimits RefusedSteps::limits() const {
-  return state_.config.train.on_spike != "log" && may_skip() ? state_.position.spikes.limits() : StepLimits{};
+  return state_.config.train.on_spike != OnSpike::kLog && may_skip() ? state_.position.spikes.limits() : StepLimits{};
 }
 
 StepFate RefusedSteps::fate_of(const StepReport& report, const Batch& batch, int64_t saved_step) {
@@ -79,7 +79,7 @@ StepFate RefusedSteps::fate_of(const StepReport& report, const Batch& batch, int
   if (state_.model.mesh.is_first()) tell(found, report);
   if (report.verdict == Verdict::kApply) return {.is_applied = true};
   state_.model.parameters.grad().zero_();
-  return pass_over(report, batch, found.spike, state_.config.train.on_spike, saved_step);
+  return pass_over(report, batch, found.spike, state_.config.train.on_spike == OnSpike::kRollBack, saved_step);
 }
 
 void RefusedSteps::tell(const SpikeFindings& found, const StepReport& report) const {
@@ -103,15 +103,15 @@ void RefusedSteps::record(const char* event, int64_t step, nlohmann::ordered_jso
 }
 
 // Continues behind the batch, with the present weights or with those of the newest checkpoint.
-StepFate RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const std::string& cause,
-                                 const std::string& how, int64_t saved_step) {
+StepFate RefusedSteps::pass_over(const StepReport& report, const Batch& batch, const std::string& cause, bool roll_back,
+                                 int64_t saved_step) {
   ++at_.batches_passed_over;
-  const bool rolls_back = how == "roll_back" && saved_step > 0;
+  const bool rolls_back = roll_back && saved_step > 0;
   if (state_.model.mesh.is_first()) {
     log::warn("step {}: {}. Its batch is passed over ({} of at most {}), and {}{}", report.step, cause,
               at_.batches_passed_over, state_.config.train.skip_limit,
               rolls_back ? "the run continues from its newest checkpoint" : "the step is done with the next one",
-              how == "roll_back" && !rolls_back ? ", since there is no checkpoint" : "");
+              roll_back && !rolls_back ? ", since there is no checkpoint" : "");
     record(rolls_back ? "roll_back" : "skip", report.step - 1,
            {{"text", cause}, {"drawn", describe_position(state_.position.ledger)}});
   }
@@ -127,9 +127,9 @@ StepFate RefusedSteps::refuse(const StepReport& report, const Batch& batch, int6
       first_of_any(mesh.host_group(GroupKind::kWorld), first_non_finite_gradient(state_.model.parameters));
   const NumbersVerdict verdict = find_fault(state_, {batch, report.step, watch_});
   const std::string cause = cause_of(report, verdict, gradient, mesh.world().size());
-  const std::string& how = state_.config.train.on_non_finite;
-  const bool skips = how != "stop" && verdict.fault != NumbersVerdict::Fault::kNode;
-  if (skips && may_skip()) return pass_over(report, batch, cause, how, saved_step);
+  const OnNonFinite how = state_.config.train.on_non_finite;
+  const bool skips = how != OnNonFinite::kStop && verdict.fault != NumbersVerdict::Fault::kNode;
+  if (skips && may_skip()) return pass_over(report, batch, cause, how == OnNonFinite::kRollBack, saved_step);
   const std::string message = fmt::format(
       "step {}: {}. Nothing was updated. {}{}", report.step, cause,
       skips ? fmt::format("{} batches were passed over before (train.skip_limit). ", at_.batches_passed_over) : "",
@@ -153,7 +153,8 @@ RollBack RefusedSteps::refuse_weights(double validation_loss, const std::string&
       source.empty() ? "" : " of " + source, without_sign_of_nan(validation_loss),
       first.empty() ? "every weight is finite"
                     : fmt::format("the first weight that is not finite is {}, on rank {} ({})", weight, rank, host));
-  if (state_.config.train.on_non_finite == "roll_back" && may_skip() && saved_step > 0 && saved_step < step) {
+  if (state_.config.train.on_non_finite == OnNonFinite::kRollBack && may_skip() && saved_step > 0 &&
+      saved_step < step) {
     ++at_.batches_passed_over;
     if (mesh.is_first()) {
       log::warn(

@@ -31,7 +31,7 @@ struct StepFate {
 
 /// Returns whether a run with this configuration may go back after a step with this verdict.
 inline bool may_roll_back(Verdict verdict, const TrainConfig& config) {
-  return verdict == Verdict::kRefuse || (verdict == Verdict::kSpike && config.on_spike == "roll_back");
+  return verdict == Verdict::kRefuse || (verdict == Verdict::kSpike && config.on_spike == OnSpike::kRollBack);
 }
 
 class RefusedSteps {
@@ -67,7 +67,7 @@ class RefusedSteps {
  private:
   StepFate refuse(const StepReport& report, const Batch& batch, int64_t saved_step);
   bool may_skip() const;
-  StepFate pass_over(const StepReport& report, const Batch& batch, const std::string& cause, const std::string& how,
+  StepFate pass_over(const StepReport& report, const Batch& batch, const std::string& cause, bool roll_back,
                      int64_t saved_step);
   void tell(const SpikeFindings& found, const StepReport& report) const;
   void record(const char* event, int64_t step, nlohmann::ordered_json more) const;

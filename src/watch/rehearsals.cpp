@@ -31,11 +31,10 @@ using Phase = Observation::Phase;
 // What fails on a full disk.
 constexpr std::array kWrites = {"checkpoint.piece", "export.block", "files.write", "append.write"};
 
-bool is_signal(const std::string& kind) { return kind == "kill" || kind == "segv" || kind == "stop"; }
-
-int signal_of(const std::string& kind) { return kind == "kill" ? SIGKILL : kind == "segv" ? SIGSEGV : SIGSTOP; }
-
-bool changes_memory(const std::string& kind) { return kind == "nan_weight" || kind.starts_with("flip_"); }
+bool changes_memory(FaultKind kind) {
+  return kind == FaultKind::kNanWeight || kind == FaultKind::kFlipWeight || kind == FaultKind::kFlipMaster ||
+         kind == FaultKind::kFlipMoment;
+}
 
 // A high bit of the exponent, or, of a part of a number, the highest one but two.
 void flip_bit(const Tensor& element) {
@@ -45,23 +44,32 @@ void flip_bit(const Tensor& element) {
 
 Tensor middle_of(const Tensor& values) { return values.view({-1}).select(0, values.numel() / 2); }
 
-bool acts_on_disk(const std::string& kind) {
-  return kind == "write_fails" || kind == "full_disk" || kind == "torn_checkpoint";
+bool acts_on_disk(FaultKind kind) {
+  return kind == FaultKind::kWriteFails || kind == FaultKind::kFullDisk || kind == FaultKind::kTornCheckpoint;
 }
 
-std::string phase_of(const FaultConfig& fault) { return acts_on_disk(fault.kind) ? "save" : fault.phase; }
+FaultPhase phase_of(const FaultConfig& fault) {
+  if (acts_on_disk(fault.kind)) return FaultPhase::kSave;
+  return fault.phase;
+}
 
 // Whether tensors are seen in the phase.
-bool is_observed(const std::string& phase) { return phase == "forward" || phase == "backward" || phase == "reduce"; }
+bool is_observed(FaultPhase phase) {
+  return phase == FaultPhase::kForward || phase == FaultPhase::kBackward || phase == FaultPhase::kReduce;
+}
 
 // Whether it is part of what a rank computes in a step.
-bool is_computed(const std::string& phase) { return is_observed(phase) || phase == "update" || phase == "gather"; }
+bool is_computed(FaultPhase phase) {
+  return is_observed(phase) || phase == FaultPhase::kUpdate || phase == FaultPhase::kGather;
+}
 
-bool is_in(const std::string& phase, Phase observed) {
-  return phase == "forward"    ? observed == Phase::kForward
-         : phase == "backward" ? observed == Phase::kBackward
-         : phase == "reduce"   ? observed == Phase::kReduce
-                               : false;
+bool is_in(FaultPhase phase, Phase observed) {
+  switch (phase) {
+    case FaultPhase::kForward: return observed == Phase::kForward;
+    case FaultPhase::kBackward: return observed == Phase::kBackward;
+    case FaultPhase::kReduce: return observed == Phase::kReduce;
+    default: return false;
+  }
 }
 
 [[noreturn]] void hang() {
@@ -73,9 +81,10 @@ std::string describe(const FaultConfig& fault) {
   const std::string where = !fault.host.empty()   ? "host " + fault.host
                             : fault.sequence >= 0 ? fmt::format("the rank that computes sequence {}", fault.sequence)
                                                   : fmt::format("rank {}", fault.rank);
-  const std::string phase = phase_of(fault);
-  return phase == "start" ? fmt::format("{} at the start on {}", fault.kind, where)
-                          : fmt::format("{} in {} of step {} on {}", fault.kind, phase, fault.step, where);
+  const FaultPhase phase = phase_of(fault);
+  return phase == FaultPhase::kStart
+             ? fmt::format("{} at the start on {}", fault.kind.word(), where)
+             : fmt::format("{} in {} of step {} on {}", fault.kind.word(), word_of(phase), fault.step, where);
 }
 
 // The weight that `place` names; "" if it names none, or the fault acts on something else.
@@ -121,13 +130,13 @@ void check_faults(const RunConfig& config, int world_size) {
                   describe(fault), config.train.global_batch_size);
     ATHANOR_CHECK(fault.step <= config.train.steps, "[faults] {}: the run has {} steps", describe(fault),
                   config.train.steps);
-    ATHANOR_CHECK(fault.sequence < 0 || fault.phase != "reduce",
+    ATHANOR_CHECK(fault.sequence < 0 || fault.phase != FaultPhase::kReduce,
                   "[faults] {}: a bucket of gradients belongs to no sequence; take forward or backward",
                   describe(fault));
-    const std::string phase = phase_of(fault);
+    const FaultPhase phase = phase_of(fault);
     ATHANOR_CHECK(fault.sequence < 0 || is_observed(phase),
                   "[faults] {}: a sequence is computed in forward and backward only", describe(fault));
-    ATHANOR_CHECK((fault.kind != "nan" && fault.kind != "scale") || is_observed(phase),
+    ATHANOR_CHECK((fault.kind != FaultKind::kNan && fault.kind != FaultKind::kScale) || is_observed(phase),
                   "[faults] {}: no tensor is seen there; take forward, backward or reduce", describe(fault));
     const std::string weight = weight_of(fault);
     const auto has_its_name = [&](const ParameterSpec& each) { return each.name == weight; };
@@ -150,7 +159,7 @@ Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext
   at.phases.watcher = this;
   const at::Device device = state.model.device();
   const auto slows_device = [&](const FaultConfig& fault) {
-    return fault.kind == "slow" && is_computed(fault.phase) && is_here(fault);
+    return fault.kind == FaultKind::kSlow && is_computed(fault.phase) && is_here(fault);
   };
   if (!device.is_cpu() && std::ranges::any_of(faults.plan, slows_device)) delay_.emplace(device);
 }
@@ -172,7 +181,7 @@ bool Rehearsals::is_here(const FaultConfig& fault) const {
 }
 
 bool Rehearsals::is_time(const FaultConfig& fault) const {
-  const bool lasts = !fault.host.empty() || fault.kind == "slow" || fault.kind == "full_disk";
+  const bool lasts = !fault.host.empty() || fault.kind == FaultKind::kSlow || fault.kind == FaultKind::kFullDisk;
   return at_.step >= fault.step && at_.step < fault.step + (lasts ? fault.steps : 1);
 }
 
@@ -194,7 +203,7 @@ bool Rehearsals::is_its_tensor(const FaultConfig& fault, const Observation& o) c
 // Whether the fault has not acted yet. A rank's fault acts once in the run folder, and leaves a file that tells so.
 bool Rehearsals::may_act(size_t index) {
   const FaultConfig& fault = faults_.plan[index];
-  if (fault.kind == "slow") return played_.insert(index), true;
+  if (fault.kind == FaultKind::kSlow) return played_.insert(index), true;
   if (!acted_.insert(index).second) return false;
   if (fault.rank < 0) return played_.insert(index), true;
   const fs::path folder = RunFolder{state_.config.train.run_dir}.log() / "faults";
@@ -221,13 +230,14 @@ void Rehearsals::begins(board::Phase phase) {
   tear_checkpoints();
   for (size_t i = 0; i < faults_.plan.size(); ++i) {
     const FaultConfig& fault = faults_.plan[i];
-    if (fault.kind == "full_disk" && !is_time(fault))
+    if (fault.kind == FaultKind::kFullDisk && !is_time(fault))
       for (const char* point : kWrites) disarm_fault(point);
-    const std::string planned = phase_of(fault);
+    const FaultPhase planned = phase_of(fault);
     if (phase == board::Phase::kData && fault.sequence < 0 && is_time(fault) && is_here(fault)) due_.insert(i);
-    if (planned != name || is_observed(planned) || fault.kind == "torn_checkpoint" || !is_here(fault)) continue;
+    if (word_of(planned) != name || is_observed(planned) || fault.kind == FaultKind::kTornCheckpoint || !is_here(fault))
+      continue;
     if (changes_memory(fault.kind) && !memory_of(fault).defined()) continue;
-    if ((planned == "start" || is_time(fault)) && may_act(i)) act(fault, "the begin of this phase", {});
+    if ((planned == FaultPhase::kStart || is_time(fault)) && may_act(i)) act(fault, "the begin of this phase", {});
   }
 }
 
@@ -249,7 +259,7 @@ void Rehearsals::tell_what_did_not_act() {
 void Rehearsals::tear_checkpoints() {
   for (size_t i = 0; i < faults_.plan.size(); ++i) {
     const FaultConfig& fault = faults_.plan[i];
-    if (fault.kind != "torn_checkpoint" || !is_here(fault) || at_.step < fault.step) continue;
+    if (fault.kind != FaultKind::kTornCheckpoint || !is_here(fault) || at_.step < fault.step) continue;
     const fs::path folder = RunFolder{state_.config.train.run_dir}.checkpoints() / step_folder_name(fault.step);
     std::error_code failed;
     if (!fs::exists(folder / "manifest.json", failed) || !may_act(i)) continue;
@@ -268,17 +278,18 @@ Tensor Rehearsals::memory_of(const FaultConfig& fault) const {
   const auto& table = parameters.table();
   const std::string weight = weight_of(fault);
   if (!weight.empty() && std::ranges::find(table, weight, &BucketEntry::name) == table.end()) return {};
-  if (fault.kind == "flip_moment" || (fault.kind == "flip_master" && parameters.master_low().defined()))
+  if (fault.kind == FaultKind::kFlipMoment ||
+      (fault.kind == FaultKind::kFlipMaster && parameters.master_low().defined()))
     return state_of(fault);
   if (!weight.empty()) return parameters.weight(weight).value;
-  return parameters.weight((fault.kind == "nan_weight" ? last_norm(table) : table.front()).name).value;
+  return parameters.weight((fault.kind == FaultKind::kNanWeight ? last_norm(table) : table.front()).name).value;
 }
 
 // The lower bits of the master, or the first moment, of the elements that this rank owns.
 Tensor Rehearsals::state_of(const FaultConfig& fault) const {
   const ParameterStore& parameters = state_.model.parameters;
   const auto& optimizers = state_.optimizer.set.optimizers();
-  const bool of_master = fault.kind == "flip_master";
+  const bool of_master = fault.kind == FaultKind::kFlipMaster;
   if (fault.place.empty()) return of_master ? parameters.master_low() : optimizers.front()->state().front().values;
   const FlatRange range = parameters.entry(fault.place).range();
   Tensor part;
@@ -297,32 +308,31 @@ Tensor Rehearsals::state_of(const FaultConfig& fault) const {
 
 void Rehearsals::act(const FaultConfig& fault, const std::string& place, const Tensor& tensor) {
   const at::NoGradGuard no_grad;
-  if (fault.kind == "slow") {
+  if (fault.kind == FaultKind::kSlow) {
     if (delay_ && is_computed(fault.phase)) return delay_->queue(fault.seconds);
     return std::this_thread::sleep_for(std::chrono::duration<double>(fault.seconds));
   }
   log::warn_on_all("rehearsal: {} begins, at {}", describe(fault), place);
-  if (is_signal(fault.kind)) {
-    std::raise(signal_of(fault.kind));
-  } else if (changes_memory(fault.kind)) {
-    const Tensor element = middle_of(memory_of(fault));
-    if (fault.kind == "nan_weight")
-      element.fill_(std::numeric_limits<double>::quiet_NaN());
-    else
-      flip_bit(element);
-  } else if (fault.kind == "nan") {
-    middle_of(tensor).fill_(std::numeric_limits<double>::quiet_NaN());
-  } else if (fault.kind == "scale") {
-    tensor.mul_(1000);
-  } else if (fault.kind == "hang") {
-    hang();
-  } else if (fault.kind == "write_fails") {
-    arm_fault("checkpoint.piece:eio");
-  } else if (fault.kind == "full_disk") {
-    for (const char* point : kWrites) arm_fault(std::string(point) + ":enospc@1+");
-  } else {
-    fail<Error>("a rehearsed exception ([faults]) at {}", place);
+  switch (fault.kind) {
+    case FaultKind::kException:
+    case FaultKind::kSlow:
+    case FaultKind::kTornCheckpoint: break;
+    case FaultKind::kKill: std::raise(SIGKILL); return;
+    case FaultKind::kSegv: std::raise(SIGSEGV); return;
+    case FaultKind::kStop: std::raise(SIGSTOP); return;
+    case FaultKind::kHang: hang();
+    case FaultKind::kNan: middle_of(tensor).fill_(std::numeric_limits<double>::quiet_NaN()); return;
+    case FaultKind::kScale: tensor.mul_(1000); return;
+    case FaultKind::kNanWeight: middle_of(memory_of(fault)).fill_(std::numeric_limits<double>::quiet_NaN()); return;
+    case FaultKind::kFlipWeight:
+    case FaultKind::kFlipMaster:
+    case FaultKind::kFlipMoment: flip_bit(middle_of(memory_of(fault))); return;
+    case FaultKind::kWriteFails: arm_fault("checkpoint.piece:eio"); return;
+    case FaultKind::kFullDisk:
+      for (const char* point : kWrites) arm_fault(std::string(point) + ":enospc@1+");
+      return;
   }
+  fail<Error>("a rehearsed exception ([faults]) at {}", place);
 }
 
 }  // namespace athanor::inline watch

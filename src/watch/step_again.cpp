@@ -101,7 +101,8 @@ struct SecondModel {
   // Allocates the model. Sends nothing, so that a rank may fail alone.
   void make_model(const TrainState& s) {
     RunConfig config = s.config;
-    if (config.moe.dispatch == "auto") config.moe.dispatch = "all_to_all";  // the same bits, without measurements
+    if (config.moe.dispatch == DispatchKind::kAuto)
+      config.moe.dispatch = DispatchKind::kAllToAll;  // the same bits, without measurements
     model = std::make_unique<ModelState>(config, mesh,
                                          ModelStateOptions{.device = s.model.device(), .observers = &observers});
   }

@@ -75,8 +75,8 @@ void require_interleaved(int ranks, int chunks, int64_t microbatches, Findings& 
 
 }  // namespace
 
-const Kind kGpipe{"gpipe", gpipe_actions, require_gpipe};
-const Kind kOneForwardOneBackward{"1f1b", one_f_one_b_actions, require_one_f_one_b};
-const Kind kInterleaved{"interleaved_1f1b", interleaved_actions, require_interleaved};
+const Kind kGpipe{PipelineSchedule::kGpipe, gpipe_actions, require_gpipe};
+const Kind kOneForwardOneBackward{PipelineSchedule::k1F1B, one_f_one_b_actions, require_one_f_one_b};
+const Kind kInterleaved{PipelineSchedule::kInterleaved1F1B, interleaved_actions, require_interleaved};
 
 }  // namespace athanor::inline layout::schedules

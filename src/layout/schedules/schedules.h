@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "config/findings.h"
+#include "config/parallelism_config.h"
 #include "layout/schedule.h"
 
 namespace athanor::inline layout::schedules {
@@ -14,7 +15,7 @@ struct Shape {
 };
 
 struct Kind {
-  const char* name;
+  PipelineSchedule value;
   /// Returns the actions of one rank. Called for two ranks or more, after `require` has found no fault.
   std::vector<Action> (*actions_of)(int rank, const Shape& shape);
   /// Adds to `found` what is wrong with these numbers, for two ranks or more, and the setting that corrects it.

@@ -18,7 +18,7 @@ struct DispatchCase {
   std::vector<int64_t> tokens;  ///< for each rank
   int64_t num_experts = 8, k = 2, hidden = 20, ffn = 12;
   at::ScalarType dtype = at::kFloat;
-  ops::CombineWeights combine = ops::CombineWeights::kAfterDown;
+  CombineWeights combine = CombineWeights::kAfterDown;
   int64_t lowest = 0, highest = -1;  ///< first and last expert that is chosen; −1: all
   bool drops = false;                ///< true: some choices are dropped
   bool device_form = false;          ///< true: the forms for devices are tested, on CPU tensors

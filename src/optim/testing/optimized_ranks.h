@@ -79,7 +79,7 @@ class Numbers {
 class RankState {
  public:
   RankState(const RunConfig& config, comm::World& world, OptimizerSetup setup)
-      : mesh_(Layout(config, world.size()), world), plan_(mesh_, parse_sharding(config.parallelism.sharding)),
+      : mesh_(Layout(config, world.size()), world), plan_(mesh_, config.parallelism.sharding),
         store(make_bucket_entries(held_parameters(config.model, config.parallelism, mesh_.layout(), mesh_.rank())),
               config.train.dtype == "bfloat16" ? at::kBFloat16 : at::kFloat, ParameterStore::Use::kTraining,
               plan_.sharding(1000)),

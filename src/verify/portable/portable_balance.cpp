@@ -31,7 +31,7 @@ Choices drop_beyond_capacity(const MoeConfig& moe, const Choices& chosen,
         if (chosen[t][j] == expert) takers.push_back({t, j});
       }
     }
-    if (moe.capacity_order == "score") {
+    if (moe.capacity_order == CapacityOrder::kScore) {
       const auto e = static_cast<size_t>(expert);
       std::stable_sort(takers.begin(), takers.end(),
                        [&](const Place& a, const Place& b) { return scores[a.token][e] > scores[b.token][e]; });
@@ -135,9 +135,9 @@ Choices choose_best(const std::vector<std::vector<double>>& scores, int64_t k) {
 
 Choices balance(const MoeConfig& moe, const Choices& chosen, const std::vector<std::vector<double>>& scores,
                 int64_t num_experts) {
-  if (moe.balance == "capacity") return drop_beyond_capacity(moe, chosen, scores, num_experts);
-  if (moe.balance == "swipe") return EvenShares(chosen, num_experts).run();
-  if (moe.balance == "forced_uniform") return in_turns(chosen, num_experts);
+  if (moe.balance == Balance::kCapacity) return drop_beyond_capacity(moe, chosen, scores, num_experts);
+  if (moe.balance == Balance::kSwipe) return EvenShares(chosen, num_experts).run();
+  if (moe.balance == Balance::kForcedUniform) return in_turns(chosen, num_experts);
   return chosen;
 }
 

@@ -61,16 +61,16 @@ Rotation rotation_of(const ModelConfig& m) {
     return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(m.rope_theta);
   };
   Rotation rotation;
-  if (r.rope_type == "yarn") rotation.scale = yarn_scale(r);
+  if (r.type() == RopeType::kYarn) rotation.scale = yarn_scale(r);
   for (int64_t i = 0; i < m.head_dim() / 2; ++i) {
     const double f = std::pow(m.rope_theta, -2 * static_cast<double>(i) / dim);
     double alone = 1;
-    if (r.rope_type == "linear") alone = 0;
-    if (r.rope_type == "llama3") {
+    if (r.type() == RopeType::kLinear) alone = 0;
+    if (r.type() == RopeType::kLlama3) {
       const double wavelength = 2 * std::numbers::pi / f;
       alone = (length / wavelength - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
     }
-    if (r.rope_type == "yarn") {
+    if (r.type() == RopeType::kYarn) {
       double first = pair_with(r.beta_fast), last = pair_with(r.beta_slow);
       if (r.truncate) first = std::floor(first), last = std::ceil(last);
       first = std::max(first, 0.0), last = std::min(last, dim - 1);
@@ -155,7 +155,7 @@ class Decoder {
 
   Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
              const LabelsDrawn* labels) {
-    const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == "document", end_of_document);
+    const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == AttentionScope::kDocument, end_of_document);
     Losses losses;
     Tensor x = at::embedding(weight("model.embed_tokens.weight"), tokens_BT);
     for (int64_t layer = 0; layer < m_.num_hidden_layers; ++layer) {

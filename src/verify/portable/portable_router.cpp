@@ -21,7 +21,7 @@ Rows rows_of(const Tensor& x) {
 }
 
 Tensor scores_of(const ModelConfig& model, const Tensor& logits) {
-  return model.router_score == "sigmoid" ? at::sigmoid(logits) : at::softmax(logits, -1);
+  return model.score() == RouterScore::kSigmoid ? at::sigmoid(logits) : at::softmax(logits, -1);
 }
 
 // Each number is a function of seed, layer, step, the token's position in the global batch, and the expert.
@@ -38,7 +38,7 @@ Tensor noise_of(const RunConfig& config, const Tensor& logits, const RoutedToken
 
 // Balances each group of consecutive sequences.
 Choices balance_groups(const RunConfig& config, const Choices& chosen, const Rows& scores, int64_t num_sequences) {
-  if (config.moe.balance == "none") return chosen;
+  if (config.moe.balance == Balance::kNone) return chosen;
   const size_t size = chosen.size() / static_cast<size_t>(num_sequences / config.moe.balance_group);
   Choices all;
   for (size_t begin = 0; begin < chosen.size(); begin += size) {
@@ -76,7 +76,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
   const ModelConfig& model = config.model;
   const int64_t experts = model.num_experts;
   const Tensor scores = scores_of(model, logits);
-  const Tensor probs = model.router_score == "sigmoid" ? scores / scores.sum(-1, true) : scores;
+  const Tensor probs = model.score() == RouterScore::kSigmoid ? scores / scores.sum(-1, true) : scores;
 
   Tensor chosen_by = scores;
   if (config.moe.router_noise > 0) chosen_by = scores_of(model, logits + noise_of(config, logits, tokens));
@@ -85,7 +85,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
   const Choices taken = balance_groups(config, chosen, rows_of(scores), tokens.num_sequences);
   const Tensor chosen_TE = mask_of(chosen, experts), taken_TE = mask_of(taken, experts);
   // A choice that was dropped counts among those that norm_topk_prob scales to sum to 1.
-  const Tensor in_sum_TE = config.moe.balance == "capacity" ? chosen_TE : taken_TE;
+  const Tensor in_sum_TE = config.moe.balance == Balance::kCapacity ? chosen_TE : taken_TE;
 
   Routed r;
   r.weights_TE = scores * taken_TE;
@@ -106,7 +106,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
 Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers, const Tensor& previous_share_LE) {
   const auto experts = static_cast<double>(config.model.num_experts);
   const auto tokens = static_cast<double>(config.data.seq_len);  // tokens of a sequence
-  if (config.moe.aux_scope == "transformers") {
+  if (config.moe.aux_scope == AuxScope::kTransformers) {
     // E · Σ_e share · mean probability over the pool of all layers' tokens, as a sum over layers and sequences.
     Tensor counts = at::zeros({config.model.num_experts}, at::kDouble), probs = counts;
     double pooled = 0;
@@ -119,8 +119,8 @@ Tensor balancing_loss(const RunConfig& config, const std::vector<Routed>& layers
   }
   Tensor total = at::zeros({}, at::kDouble);
   for (size_t l = 0; l < layers.size(); ++l) {
-    const Tensor share =
-        config.moe.aux_scope == "global" ? previous_share_LE[static_cast<int64_t>(l)] : layers[l].count_BE / tokens;
+    const Tensor share = config.moe.aux_scope == AuxScope::kGlobal ? previous_share_LE[static_cast<int64_t>(l)]
+                                                                   : layers[l].count_BE / tokens;
     total = total + experts * (share * (layers[l].prob_sum_BE / tokens)).sum();
   }
   return total;

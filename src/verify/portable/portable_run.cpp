@@ -84,7 +84,7 @@ class PortableRun {
   void for_each_microbatch(Visit visit) const {
     const int64_t sequences = config_.train.global_batch_size;
     const int64_t micro = std::max(config_.train.micro_batch_size,
-                                   config_.moe.balance == "none" ? int64_t{1} : config_.moe.balance_group);
+                                   config_.moe.balance == Balance::kNone ? int64_t{1} : config_.moe.balance_group);
     for (int64_t first = 0; first < sequences; first += micro) visit(first, std::min(micro, sequences - first));
   }
 

@@ -21,8 +21,9 @@ class MuonReplay : public Replay {
 // have, is beyond four times that in 4e-13 of all cases (χ² with four degrees of freedom above 64).
 constexpr double kDeviations = 4;
 
-double scale_of(const std::string& rule, double rows, double columns) {
-  return rule == "moonshot" ? 0.2 * std::sqrt(std::max(rows, columns)) : std::sqrt(std::max(1.0, rows / columns));
+double scale_of(MuonScale rule, double rows, double columns) {
+  return rule == MuonScale::kMoonshot ? 0.2 * std::sqrt(std::max(rows, columns))
+                                      : std::sqrt(std::max(1.0, rows / columns));
 }
 
 void MuonReplay::update(const ReplayedStep&, double lr, const std::vector<Rounded>& grad) {

@@ -46,7 +46,7 @@ inline LayoutTrace train_layout(TrainState& state, const LayoutRun& how) {
   const RunConfig& config = state.config;
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
   LayoutTrace trace;
-  trace.dispatch = config.moe.dispatch;
+  trace.dispatch = config.moe.dispatch.word();
   if (const std::string& record = state.model.dispatch_record; !record.empty())
     trace.dispatch = nlohmann::json::parse(record).at("dispatch").get<std::string>();
   comm::Communicator& all = state.model.mesh.world().all();
@@ -158,7 +158,7 @@ inline double rounding_of(const LayoutTrace& expected, const RunConfig& config, 
 /// no capacity bounds.
 inline ops::TransferCounts promised_transfers(const RunConfig& config, int world_size, const std::string& dispatch) {
   const Layout layout(config, world_size);
-  const bool fetches = layout.expert() > 1 && config.moe.balance != "capacity";
+  const bool fetches = layout.expert() > 1 && config.moe.balance != Balance::kCapacity;
   const int64_t of_layer = fetches && dispatch.starts_with("all_to_all") ? 1 : 0;
   const int64_t of_layers =
       of_layer * layout.microbatches() * config.model.num_sparse_layers() * (world_size / layout.pipeline());
