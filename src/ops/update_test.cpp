@@ -4,7 +4,7 @@
 #include "ops/update.h"
 
 #include "ops/testing/op_testing.h"
-#include "ops/update_memory.h"
+#include "ops/master.h"
 
 namespace athanor::ops::update_test {
 namespace {

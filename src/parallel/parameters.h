@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "layout/buckets.h"
+#include "ops/master.h"
 #include "ops/tensor.h"
 
 namespace athanor::inline parallel {
@@ -70,7 +71,7 @@ class ParameterStore {
   void write_master(const BucketEntry& entry, int64_t first, std::span<const float> values);
   /// Do the same with the elements of flat memory from `flat_begin` on.
   void read_master(int64_t flat_begin, std::span<float> out) const;
-  /// On a device: returns the master of a range of flat memory there, fp32. It may be the memory of the weights.
+  /// Returns the master of a range of flat memory where it is, fp32. It may be the memory of the weights.
   Tensor master_there(FlatRange range) const;
   void write_master(int64_t flat_begin, std::span<const float> values);
 
@@ -83,8 +84,8 @@ class ParameterStore {
 
  private:
   Tensor view(const Tensor& flat, const BucketEntry& entry) const;
-  void read_from_device(int64_t flat_begin, std::span<float> out) const;
-  void write_to_device(int64_t flat_begin, std::span<const float> values);
+  Tensor compute_of(FlatRange range) const;
+  std::vector<ops::LowBits> low_bits_of(FlatRange range) const;
 
   std::vector<BucketEntry> table_;
   std::vector<Bucket> buckets_;

@@ -7,7 +7,7 @@
 #include <map>
 
 #include "arch/inventory.h"
-#include "ops/update_memory.h"
+#include "ops/master.h"
 #include "optim/muon.h"
 #include "train/state_pieces.h"
 
