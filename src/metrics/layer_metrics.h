@@ -5,23 +5,14 @@
 #include <cstdint>
 #include <vector>
 
+#include "ops/value_statistics.h"
+
 namespace athanor::inline metrics {
 
-/// A histogram whose bins are the same for every layer, step and rank, so that counts can be added. There are two bins
-/// for each factor of two: magnitudes from 2^e to 1.5 · 2^e, and from there to 2^(e + 1), for e from kLowest to
-/// kHighest − 1. What is smaller counts as zero, what is larger in the outermost bin.
-struct Histogram {
-  static constexpr int kLowest = -40, kHighest = 10, kMagnitudes = 2 * (kHighest - kLowest);
-  static constexpr int kBins =
-      2 * kMagnitudes + 1;  ///< negative from large to small, zero, positive from small to large
-
+/// A histogram whose bins are the same for every layer, step and rank, so that counts can be added.
+struct Histogram : ops::HistogramBins {
   double sum = 0, sum_of_squares = 0;
   std::vector<double> counts;  ///< kBins
-
-  /// Returns the bin of a value, which is not NaN.
-  static int bin_of(float value);
-  /// Returns the end of a bin towards +∞.
-  static double upper_edge(int bin);
 };
 
 /// Rows of the lists that have a value for each part of the model: the embedding, each layer, and the output (final

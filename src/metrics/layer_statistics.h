@@ -40,19 +40,17 @@ class LayerStatistics : public Observer, public UpdateObserver {
     int64_t row;
   };
   struct Columns;
-  void add_values(int64_t row, int64_t first_column, const float* values, int64_t count);
-  void add_on_device(int64_t row, int64_t first_column, const Tensor& values);
+  void add_values(int64_t row, int64_t first_column, const Tensor& values);
   double* cell(int64_t row, int64_t column);
 
   const TrainState& state_;
-  bool histograms_, counts_activations_, on_device_;
+  bool histograms_, counts_activations_;
   int64_t num_layers_;
-  std::vector<Piece> pieces_;         // in the order of flat memory
-  Tensor sums_;                       // [rows, columns] fp64, see Columns; where the model is until they are fetched
-  std::vector<Tensor> activations_;   // by layer, fp64: sum of squares; undefined if the layer is elsewhere
-  std::vector<Tensor> logits_;        // by layer, fp64: the largest so far
-  std::vector<float> before_;         // master of the present block's canonical elements
-  std::vector<Tensor> there_before_;  // the same on a device, one for each piece
+  std::vector<Piece> pieces_;        // in the order of flat memory
+  Tensor sums_;                      // [rows, columns] fp64, see Columns; where the model is until they are fetched
+  std::vector<Tensor> activations_;  // by layer, fp64: sum of squares; undefined if the layer is elsewhere
+  std::vector<Tensor> logits_;       // by layer, fp64: the largest so far
+  std::vector<Tensor> before_;       // master of the present block's canonical elements, for each piece
 };
 
 }  // namespace athanor::inline metrics

@@ -10,6 +10,7 @@
 #include "comm/communicator.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
+#include "ops/value_statistics.h"
 #include "parallel/share.h"
 #include "train/stopwatches.h"
 
@@ -25,7 +26,7 @@ bool is_part_of_layer(std::string_view place) { return place.ends_with(".self_at
 
 }  // namespace
 
-FiniteWatch::FiniteWatch(const Mesh& mesh) : on_device_(false) {
+FiniteWatch::FiniteWatch(const Mesh& mesh) {
   for (size_t i = 0; i < kSharingGroups.size(); ++i) {
     groups_[i] = &mesh.group(kSharingGroups[i]);
     groups_[i]->show_sends(this);
@@ -55,17 +56,11 @@ int FiniteWatch::number_of(std::string_view place) {
 }
 
 void FiniteWatch::add(const Entry& entry, const Tensor& values) {
-  on_device_ = !values.is_cpu();
   const auto at = static_cast<int64_t>(entries_.size());
   const auto block = static_cast<size_t>(at / kBlock);
   if (block == sums_.size()) sums_.push_back(at::empty({kBlock}, values.options().dtype(at::kFloat)));
   entries_.push_back(entry);
-  Tensor sum = sums_[block].select(0, at % kBlock);
-  if (on_device_) {
-    at::sum_out(sum, values.reshape({-1}), 0, /*keepdim=*/false, at::kFloat);
-  } else {
-    sum.fill_(values.sum());  // in the type of the values: libtorch converts those of 16 bits one by one otherwise
-  }
+  ops::sum_into(values, sums_[block].select(0, at % kBlock));
 }
 
 void FiniteWatch::observe(const Observation& o) {

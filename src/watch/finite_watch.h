@@ -83,7 +83,7 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   Counts made() const;
 
   std::array<comm::Communicator*, kSharingGroups.size()> groups_;
-  bool on_device_, watching_ = false, sees_parts_ = false;
+  bool watching_ = false, sees_parts_ = false;
   double seconds_ = 0;
   std::vector<Entry> entries_;
   std::vector<Tensor> sums_;  // blocks of fp32 numbers, one for each entry; kept from step to step
