@@ -28,7 +28,6 @@ FeedForward::FeedForward(const ModelConfig& model, const ParameterStore& paramet
   router_options_.scaling_factor = model.routed_scaling_factor;
   router_options_.balance = policy.balance;
   router_options_.balance_ranks = policy.balance_ranks;
-  router_options_.expert_ranks = policy.expert_ranks;
   router_options_.noise = {policy.noise_stddev, policy.seed, layer, {}};
   router_ = parameters.weight(mlp + "gate.weight");
   experts_ = {parameters.weight(mlp + "experts.gate_proj.weight"), parameters.weight(mlp + "experts.up_proj.weight"),

@@ -12,6 +12,7 @@
 #include "base/random.h"
 #include "comm/thread_ranks.h"
 #include "moe/router.h"
+#include "moe/testing/routing_numbers.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::moe::balance_ranks_test {
@@ -141,7 +142,8 @@ TEST(BalanceRanks, ARouterOverRanksDecidesAsOneThatHasAllSequences) {
     RouterOptions options{.k = kTopK};
     options.balance = {kind, kSequences, 1.0, CapacityOrder::kScore};
     const Routing whole = route(x, router, options, kSequences);
-    ASSERT_GT(whole.num_moved + whole.num_dropped, 0);
+    const RoutingNumbers expected = numbers_of(whole);
+    ASSERT_GT(expected.moved + expected.dropped, 0);
     for (const int ranks : {2, 3, 4}) {
       SCOPED_TRACE("kind " + std::to_string(static_cast<int>(kind)) + " ranks " + std::to_string(ranks));
       std::vector<Routing> parts(static_cast<size_t>(ranks));
@@ -149,7 +151,6 @@ TEST(BalanceRanks, ARouterOverRanksDecidesAsOneThatHasAllSequences) {
       comm::run_ranks(ranks, [&](comm::World& world) {
         RouterOptions own = options;
         own.balance_ranks = &world.all();
-        own.expert_ranks = 2;
         const int64_t sequences = kSequences / ranks, tokens = sequences * kTokens;
         const auto rank = static_cast<size_t>(world.rank());
         const int64_t before = world.all().traffic().calls;
@@ -162,17 +163,18 @@ TEST(BalanceRanks, ARouterOverRanksDecidesAsOneThatHasAllSequences) {
       for (const Routing& part : parts) {
         ids.push_back(part.expert_ids_TK);
         weights.push_back(part.weights_TK);
-        moved += part.num_moved;
-        dropped += part.num_dropped;
+        moved += numbers_of(part).moved;
+        dropped += numbers_of(part).dropped;
         load += part.load_E;
-        EXPECT_GT(part.to_rank_R.min().item<int64_t>(), 0);
-        EXPECT_EQ(part.to_rank_R.size(0), 2);
+        const Tensor to_rank = count_routings({part}, 2).to_rank;
+        EXPECT_GT(to_rank.min().item<int64_t>(), 0);
+        EXPECT_EQ(to_rank.size(1), 2);
       }
       EXPECT_TRUE(at::equal(at::cat(ids), whole.expert_ids_TK));
       EXPECT_TRUE(at::equal(at::cat(weights), whole.weights_TK));
       EXPECT_TRUE(at::equal(load, whole.load_E));
-      EXPECT_EQ(moved, whole.num_moved);
-      EXPECT_EQ(dropped, whole.num_dropped);
+      EXPECT_EQ(moved, expected.moved);
+      EXPECT_EQ(dropped, expected.dropped);
       EXPECT_EQ(calls, std::vector<int64_t>(static_cast<size_t>(ranks), kind == Balance::kForcedUniform ? 0 : 1));
     }
   }

@@ -5,8 +5,7 @@
 
 #include <algorithm>
 
-#include "moe/dispatch_exchange.h"
-#include "moe/dispatch_local.h"
+#include "moe/dispatch_form.h"
 
 namespace athanor::moe {
 namespace {
@@ -18,8 +17,7 @@ using torch::autograd::variable_list;
 struct Call : torch::CustomClassHolder {
   Call(const DispatchInput& input, const ops::ExpertWeights& experts, CombineWeights combine)
       : in_flight(input.options.in_flight), exchange(make_exchange(input)),
-        local((input.on_device ? local_experts_on_device : local_experts_on_host)(
-            experts, input.group.rank() * input.experts_per_rank, combine)) {}
+        local(input.form.local_experts(experts, input.group.rank() * input.experts_per_rank, combine)) {}
 
   int64_t in_flight;
   std::unique_ptr<Exchange> exchange;
@@ -88,8 +86,20 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
 
 }  // namespace
 
+const DispatchForm& DispatchForm::of(const Tensor& x_TD, const DispatchOptions& options) {
+  static const HostForm host{};
+  static const DeviceForm device{};
+  if (options.device_form || !x_TD.is_cpu()) return device;
+  return host;
+}
+
+int64_t DispatchInput::most_choices(int64_t experts, int64_t ranks) const {
+  const bool is_known = form.is_queued() && known.equal && known.most_of_expert >= 0;
+  return is_known ? known.most_of_expert * experts * ranks : -1;
+}
+
 std::unique_ptr<Exchange> make_exchange(const DispatchInput& input) {
-  if (input.options.kind == DispatchKind::kAllGather) return exchange_by_allgather(input);
+  if (input.options.kind == DispatchKind::kAllGather) return input.form.exchange_by_allgather(input);
   if (input.options.kind == DispatchKind::kAllToAll) return exchange_by_all_to_all(input);
   if (input.options.kind == DispatchKind::kAllToAll2d) return exchange_by_all_to_all_2d(input);
   fail<Error>("bug: {} is no exchange", word_of(input.options.kind));
@@ -112,11 +122,11 @@ Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Ten
                             weights.detach(),
                             expert_ids_TK.contiguous(),
                             local.gate_LFD.value.size(0),
-                            known,
-                            options_.device_form || !x.is_cpu()};
+                            DispatchForm::of(x, options_),
+                            known};
   const auto call = c10::make_intrusive<Call>(input, local, combine);
   // The host's exchange has begun nothing that this could hide, and there the order of gradients stays as it was.
-  if (meanwhile && input.on_device) meanwhile();
+  if (meanwhile && input.form.is_queued()) meanwhile();
   Tensor y;
   if (keep) {
     y = Dispatched::apply(x, weights, call);
@@ -124,30 +134,8 @@ Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Ten
     const at::NoGradGuard no_grad;
     y = run_forward(*call, x, /*keep=*/false);
   }
-  if (meanwhile && !input.on_device) meanwhile();
+  if (meanwhile && !input.form.is_queued()) meanwhile();
   return y;
-}
-
-Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {
-  if (!expert_ids_TK.is_cpu()) {
-    // In torch ops, for devices without kernels. Choices that go nowhere are counted in one more column.
-    const Tensor rank_TK = at::div(expert_ids_TK, experts_per_rank, "floor");
-    const Tensor column_TK = at::where((rank_TK < 0).logical_or(rank_TK >= num_ranks), num_ranks, rank_TK);
-    const Tensor goes = at::zeros({expert_ids_TK.size(0), num_ranks + 1}, expert_ids_TK.options());
-    return goes.scatter(1, column_TK, 1).sum(0).narrow(0, 0, num_ranks);
-  }
-  const Tensor ids = expert_ids_TK.contiguous(), counts = at::zeros({num_ranks}, at::kLong);
-  const auto* id = ops::pointer<int64_t>(ids);
-  auto* count = counts.data_ptr<int64_t>();
-  std::vector<int64_t> last_token(static_cast<size_t>(num_ranks), -1);
-  for (int64_t t = 0; t < ids.size(0); ++t) {
-    for (int64_t j = 0; j < ids.size(1); ++j, ++id) {
-      const int64_t rank = *id < 0 ? num_ranks : *id / experts_per_rank;
-      if (rank >= num_ranks || std::exchange(last_token[static_cast<size_t>(rank)], t) == t) continue;
-      ++count[rank];
-    }
-  }
-  return counts;
 }
 
 }  // namespace athanor::moe

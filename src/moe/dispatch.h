@@ -82,7 +82,4 @@ class Dispatch {
   DispatchOptions options_;
 };
 
-/// Returns the number of a rank's tokens that have a choice on each rank: int64 [ranks].
-Tensor tokens_per_dest_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks);
-
 }  // namespace athanor::moe

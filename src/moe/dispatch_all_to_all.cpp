@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "moe/dispatch_form.h"
 #include "moe/dispatch_hop.h"
 
 namespace athanor::moe {
@@ -12,7 +13,8 @@ class AllToAll : public Exchange {
   explicit AllToAll(const DispatchInput& input)
       : hop_(input, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, counts_of_hop(input, 0),
              input.most_choices(input.experts_per_rank, 1)),
-        on_device_(input.on_device), ranks_(static_cast<size_t>(input.group.size())), chunks_(input.options.chunks) {}
+        is_queued_(input.form.is_queued()), ranks_(static_cast<size_t>(input.group.size())),
+        chunks_(input.options.chunks) {}
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() override { return hop_.num_received(); }
@@ -21,7 +23,7 @@ class AllToAll : public Exchange {
     if (received_.ids_NK.defined()) return received_;
     const Tokens& tokens = hop_.received();
     received_ = {tokens.chunk_begin, tokens.weights_TK, tokens.ids_TK, {}};
-    if (on_device_) {
+    if (is_queued_) {
       received_.arrival_N = hop_.order_of_received();  // by peer is by source rank
       received_.most_choices = hop_.come().choices;
       return received_;
@@ -53,7 +55,7 @@ class AllToAll : public Exchange {
   }
 
   Hop hop_;
-  bool on_device_;
+  bool is_queued_;
   size_t ranks_;
   int64_t chunks_;
   Received received_;

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "moe/dispatch_form.h"
 #include "moe/dispatch_hop.h"
 #include "ops/device_dispatch.h"
 
@@ -74,7 +75,7 @@ class AllToAll2d : public Exchange {
   explicit AllToAll2d(const DispatchInput& input)
       : inner_ranks_(input.options.inner_ranks), node_(input.group.rank() / inner_ranks_), k_(input.k()),
         num_experts_(input.experts_per_rank * input.group.size()), chunks_(input.options.chunks),
-        on_device_(input.on_device),
+        is_queued_(input.form.is_queued()),
         across_ranks_(every(input.group.rank() % inner_ranks_, inner_ranks_, input.group.size() / inner_ranks_)),
         inside_ranks_(every(node_ * inner_ranks_, 1, inner_ranks_)), both_(count_both(input)),
         across_(input, across_ranks_, own_tokens(input), 0, input.experts_per_rank * inner_ranks_,
@@ -93,7 +94,7 @@ class AllToAll2d : public Exchange {
                  tokens.weights_TK.narrow(1, 0, k_).contiguous(),
                  tokens.ids_TK.narrow(1, 0, k_).contiguous(),
                  {}};
-    if (on_device_) {
+    if (is_queued_) {
       order_there(tokens.ids_TK.select(1, k_));
       return received_;
     }
@@ -163,7 +164,7 @@ class AllToAll2d : public Exchange {
     return input.most_choices(input.experts_per_rank * inner_ranks_, 1);
   }
   std::optional<CountsOfBothHops> count_both(const DispatchInput& input) const {
-    if (!on_device_ || input.counts->hops[0].on_host.defined() || most_across(input) >= 0) return std::nullopt;
+    if (!is_queued_ || input.counts->hops[0].on_host.defined() || most_across(input) >= 0) return std::nullopt;
     return std::optional<CountsOfBothHops>(std::in_place, input, across_ranks_, inside_ranks_);
   }
   std::function<void()> learn_counts() {
@@ -198,7 +199,7 @@ class AllToAll2d : public Exchange {
 
   int inner_ranks_, node_;
   int64_t k_, num_experts_, chunks_;
-  bool on_device_;
+  bool is_queued_;
   std::vector<int> across_ranks_, inside_ranks_;
   std::optional<CountsOfBothHops> both_;
   Hop across_, inside_;

@@ -1,6 +1,7 @@
 // Every rank gets all tokens of all ranks, in chunks that are padded to the most tokens that a rank has in them.
 
 #include "moe/dispatch_choices.h"
+#include "moe/dispatch_form.h"
 #include "moe/dispatch_gathered.h"
 #include "ops/transfer.h"
 
@@ -135,8 +136,7 @@ class AllGather : public GatheredExchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input) {
-  if (input.on_device) return exchange_by_allgather_on_device(input);
+std::unique_ptr<Exchange> HostForm::exchange_by_allgather(const DispatchInput& input) const {
   return std::make_unique<AllGather>(input);
 }
 

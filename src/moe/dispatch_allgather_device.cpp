@@ -1,4 +1,5 @@
 #include "moe/dispatch_choices.h"
+#include "moe/dispatch_form.h"
 #include "moe/dispatch_gathered.h"
 #include "ops/device/sum_terms.h"
 #include "ops/device_dispatch.h"
@@ -95,7 +96,7 @@ class AllGatherOnDevice : public GatheredExchange {
 
 }  // namespace
 
-std::unique_ptr<Exchange> exchange_by_allgather_on_device(const DispatchInput& input) {
+std::unique_ptr<Exchange> DeviceForm::exchange_by_allgather(const DispatchInput& input) const {
   return std::make_unique<AllGatherOnDevice>(input);
 }
 

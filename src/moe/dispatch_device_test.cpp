@@ -5,6 +5,7 @@
 #include "moe/dispatch_exchange.h"
 #include "moe/testing/dispatch_case.h"
 #include "ops/device/dispatch_without_kernels.h"
+#include "ops/tokens_per_rank.h"
 #include "ops/transfer.h"
 
 namespace athanor::moe::dispatch_device_test {
@@ -287,7 +288,7 @@ TEST_F(DispatchOnDevice, TokensOfEachRankAreCountedThereAsOnTheHost) {
   for (const int64_t tokens : {0, 1, 300}) {
     at::Generator generator = at::detail::createCPUGenerator(static_cast<uint64_t>(tokens) + 1);
     const Tensor ids = at::randint(-2, 10, {tokens, 3}, generator, at::kLong);
-    EXPECT_TRUE(at::equal(here(tokens_per_dest_rank(there(ids), 2, 4)), tokens_per_dest_rank(ids, 2, 4))) << tokens;
+    EXPECT_TRUE(at::equal(here(ops::tokens_per_rank(there(ids), 2, 4)), ops::tokens_per_rank(ids, 2, 4))) << tokens;
   }
 }
 

@@ -71,34 +71,25 @@ class Exchange {
   virtual Tensor finish_return_weights() = 0;
 };
 
+class DispatchForm;
+
 /// This rank's choices, and the options for sending them. All tensors are on the device of the choices.
 struct DispatchInput {
   comm::Communicator& group;
   const DispatchOptions& options;
   Tensor weights_TK, ids_TK;  ///< fp32, int64; contiguous
   int64_t experts_per_rank;
+  const DispatchForm& form;
   KnownTokens known = {};
-  bool on_device = false;  ///< the forms for devices are used
   /// From `known`, or new.
   std::shared_ptr<RowCounts> counts = known.counts ? known.counts : std::make_shared<RowCounts>();
 
   /// Returns the most choices that `experts` experts get from `ranks` ranks; −1 if that is not known.
-  int64_t most_choices(int64_t experts, int64_t ranks) const {
-    const bool is_known = on_device && known.equal && known.most_of_expert >= 0;
-    return is_known ? known.most_of_expert * experts * ranks : -1;
-  }
+  int64_t most_choices(int64_t experts, int64_t ranks) const;
 
   int64_t num_tokens() const { return ids_TK.size(0); }
   int64_t k() const { return ids_TK.size(1); }
 };
-
-/// Makes an Exchange that sends all tokens to all ranks (Optimus §3.1, Algorithm 1). Calls: an all-gather of token
-/// counts, unless they are known to be equal, and one of choices; for each chunk an all-gather and a reduce-scatter; in
-/// backward the same for each chunk, and a reduce-scatter of the weights' gradients. With P = Σ over chunks of the most
-/// tokens that a rank has in the chunk, a rank sends E − 1 times these amounts: 8 bytes of counts and P · 8K bytes of
-/// choices; in forward P · D elements to the experts and P · D back, the same in backward, and P · 4K bytes of weights'
-/// gradients.
-std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input);
 
 /// Makes an Exchange that sends a token only to the ranks of its experts. Calls: unless they are known, an all-to-all
 /// of counts (8 bytes for each chunk to every other rank: a rank without an expert of ours receives nothing else); an

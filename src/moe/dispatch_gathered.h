@@ -73,10 +73,4 @@ class GatheredExchange : public Exchange {
   std::vector<comm::Pending> sends_;
 };
 
-/// exchange_by_allgather for tensors of a device. If all ranks have the same number of tokens, the host waits for
-/// nothing; otherwise it waits for their numbers. Partial sums are exchanged in one all-to-all for each chunk, with the
-/// bytes of a reduce-scatter, and added here along the tree: the libraries of devices add in another order, and round
-/// after each addition.
-std::unique_ptr<Exchange> exchange_by_allgather_on_device(const DispatchInput& input);
-
 }  // namespace athanor::moe

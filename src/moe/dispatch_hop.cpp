@@ -4,12 +4,13 @@
 #include <numeric>
 
 #include "moe/dispatch_choices.h"
+#include "moe/dispatch_form.h"
 
 namespace athanor::moe {
 
 RowNumbers::RowNumbers(const Tensor& counts, int64_t peers, int64_t chunks) {
-  ATHANOR_ASSERT(counts.is_cpu() && counts.numel() == peers * chunks);
-  const auto* count = counts.const_data_ptr<int64_t>();
+  ATHANOR_ASSERT(counts.numel() == peers * chunks);
+  const auto* count = ops::pointer<int64_t>(counts);
   for (int64_t c = 0; c < chunks; ++c) {
     std::vector<int64_t> rows;
     int64_t sum = 0, num_choices = 0;
@@ -53,12 +54,12 @@ int64_t most_tokens_of_chunk(const Tokens& tokens) {
 Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int64_t first_expert,
          int64_t experts_per_peer, std::shared_ptr<RowCounts::OfHop> counts, int64_t most_choices,
          std::function<void()> learn_counts)
-    : group_(input.group), on_device_(input.on_device), peers_(std::move(peers)), chunks_(tokens.num_chunks()),
+    : group_(input.group), is_queued_(input.form.is_queued()), peers_(std::move(peers)), chunks_(tokens.num_chunks()),
       k_(tokens.ids_TK.size(1)), counts_(std::move(counts)), learn_counts_(std::move(learn_counts)),
       sends_(chunk_at(chunks_)), returns_(chunk_at(chunks_)) {
   const PeersOfHop of{first_expert, experts_per_peer, static_cast<int64_t>(peers_.size())};
   const int64_t room = most_choices < 0 ? -1 : std::min(most_choices, most_tokens_of_chunk(tokens));
-  rows_ = on_device_ ? hop_rows_on_device(tokens, of, room) : hop_rows_on_host(tokens, of);
+  rows_ = input.form.hop_rows(tokens, of, room);
   if (room >= 0) set_counts(tokens, room, most_choices);
   if (!counts_->on_host.defined() && !learn_counts_) {
     // In a dry run no data arrive, so the counts must read as zero.
@@ -66,7 +67,7 @@ Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int6
     begin_counts();
   }
   packed_choices_ = rows_->pack_choices(counts_->here[0]);
-  if (!on_device_) learn_numbers();
+  if (!is_queued_) learn_numbers();
 }
 
 // All messages have as many rows, on every rank.
@@ -82,7 +83,7 @@ void Hop::begin_counts() {
   rows_->count(go);
   const Counts each(peers_.size(), chunks_);
   counts_coming_ = exchange(go, each, each, come);
-  if (!on_device_) return;
+  if (!is_queued_) return;
   counts_coming_.over.wait();
   counts_coming_ = {};
   fetched_counts_.emplace(counts_->here);

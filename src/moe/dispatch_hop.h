@@ -76,7 +76,7 @@ class Hop {
   Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);
 
   comm::Communicator& group_;
-  bool on_device_;
+  bool is_queued_;
   std::vector<int> peers_;
   int64_t chunks_, k_;
   std::unique_ptr<HopRows> rows_;

@@ -1,4 +1,4 @@
-#include "moe/dispatch_hop_rows.h"
+#include "moe/dispatch_form.h"
 #include "ops/device_dispatch.h"
 
 namespace athanor::moe {
@@ -71,7 +71,7 @@ class OnDeviceRows : public HopRows {
 
 }  // namespace
 
-std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers, int64_t room) {
+std::unique_ptr<HopRows> DeviceForm::hop_rows(const Tokens& tokens, const PeersOfHop& peers, int64_t room) const {
   return std::make_unique<OnDeviceRows>(tokens, peers, room);
 }
 

@@ -5,7 +5,7 @@
 
 #include "kernels/partial_sums.h"
 #include "moe/dispatch_choices.h"
-#include "moe/dispatch_hop_rows.h"
+#include "moe/dispatch_form.h"
 
 namespace athanor::moe {
 namespace {
@@ -187,7 +187,7 @@ Tensor OnHostRows::weight_gradients(const Tensor& rows) {
 
 }  // namespace
 
-std::unique_ptr<HopRows> hop_rows_on_host(const Tokens& tokens, const PeersOfHop& peers) {
+std::unique_ptr<HopRows> HostForm::hop_rows(const Tokens& tokens, const PeersOfHop& peers, int64_t /*room*/) const {
   return std::make_unique<OnHostRows>(tokens, peers);
 }
 

@@ -1,6 +1,6 @@
 #pragma once
 // What a hop does with the rows of tokens: which are sent, how they are packed, and how what comes back is added up.
-// There is a form for the host and one for devices.
+// DispatchForm makes the one for the host or for devices.
 
 #include <memory>
 #include <vector>
@@ -65,9 +65,5 @@ class HopRows {
   /// if no peer does.
   virtual Tensor weight_gradients(const Tensor& rows) = 0;
 };
-
-std::unique_ptr<HopRows> hop_rows_on_host(const Tokens& tokens, const PeersOfHop& peers);
-/// @param room  the rows of each message: those after its last token are padding, with no expert; −1: no padding.
-std::unique_ptr<HopRows> hop_rows_on_device(const Tokens& tokens, const PeersOfHop& peers, int64_t room);
 
 }  // namespace athanor::moe

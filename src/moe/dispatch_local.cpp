@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "moe/dispatch_form.h"
 #include "ops/expert_rows.h"
 
 namespace athanor::moe {
@@ -129,8 +130,8 @@ void OnHost::add_weight_gradients(const Received&, const Tensor& x_ND, const Ten
 
 }  // namespace
 
-std::unique_ptr<LocalExperts> local_experts_on_host(const ops::ExpertWeights& experts, int64_t first,
-                                                    CombineWeights combine) {
+std::unique_ptr<LocalExperts> HostForm::local_experts(const ops::ExpertWeights& experts, int64_t first,
+                                                      CombineWeights combine) const {
   return std::make_unique<OnHost>(experts, first, combine);
 }
 

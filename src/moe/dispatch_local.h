@@ -9,6 +9,7 @@
 
 namespace athanor::moe {
 
+/// DispatchForm makes the one for the host or for a device, where the host waits for nothing.
 class LocalExperts {
  public:
   virtual ~LocalExperts() = default;
@@ -26,12 +27,5 @@ class LocalExperts {
   /// @param x_ND, dy_ND  the received tokens and gradients of all chunks.
   virtual void add_weight_gradients(const Received& received, const Tensor& x_ND, const Tensor& dy_ND) = 0;
 };
-
-/// @param first  id of the first of `experts`, as ids_NK names it.
-std::unique_ptr<LocalExperts> local_experts_on_host(const ops::ExpertWeights& experts, int64_t first,
-                                                    CombineWeights combine);
-/// The same for tensors of a device. The host waits for nothing.
-std::unique_ptr<LocalExperts> local_experts_on_device(const ops::ExpertWeights& experts, int64_t first,
-                                                      CombineWeights combine);
 
 }  // namespace athanor::moe

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "moe/dispatch_local.h"
+#include "moe/dispatch_form.h"
 #include "ops/device/expert_rows.h"
 #include "ops/device/on_stream.h"
 #include "ops/device/portable_op.h"
@@ -180,8 +180,8 @@ class WithoutKernels : public LocalExperts {
 
 }  // namespace
 
-std::unique_ptr<LocalExperts> local_experts_on_device(const ops::ExpertWeights& experts, int64_t first,
-                                                      CombineWeights combine) {
+std::unique_ptr<LocalExperts> DeviceForm::local_experts(const ops::ExpertWeights& experts, int64_t first,
+                                                        CombineWeights combine) const {
   if (!ops::device::has_kernels(experts.gate_LFD.value)) return std::make_unique<WithoutKernels>(experts, first);
   return std::make_unique<OnDevice>(experts, first, combine);
 }

@@ -5,6 +5,7 @@
 
 #include "moe/testing/dispatch_case.h"
 #include "ops/tiles.h"
+#include "ops/tokens_per_rank.h"
 
 namespace athanor::moe::dispatch_test {
 namespace {
@@ -154,7 +155,7 @@ TEST(Dispatch, CountsTheTokensOfEachRankOnce) {
   // With 2 experts on each rank: rank 0 gets tokens 0 and 1, once each; rank 1 gets token 1; a dropped choice counts
   // nowhere.
   const Tensor ids = at::tensor(std::vector<int64_t>{0, 1, 1, 3, -1, ~int64_t{4}}, at::kLong).view({3, 2});
-  EXPECT_TRUE(at::equal(tokens_per_dest_rank(ids, 2, 3), at::tensor(std::vector<int64_t>{2, 1, 0}, at::kLong)));
+  EXPECT_TRUE(at::equal(ops::tokens_per_rank(ids, 2, 3), at::tensor(std::vector<int64_t>{2, 1, 0}, at::kLong)));
 }
 
 }  // namespace

@@ -6,13 +6,13 @@
 #include "comm/communicator.h"
 #include "kernels/routing.h"
 #include "moe/balance_ranks.h"
-#include "moe/dispatch.h"
 #include "moe/router_kernels.h"
 #include "moe/router_on_device.h"
 #include "moe/scores.h"
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
 #include "ops/linear.h"
+#include "ops/tokens_per_rank.h"
 #include "ops/transfer.h"
 
 namespace athanor::moe {
@@ -98,6 +98,12 @@ Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const R
   return options.bias_E.defined() ? scores + options.bias_E : scores;
 }
 
+void set_balanced(Routing& r, const BalanceCounts& counts) {
+  auto* numbers = r.counts.data_ptr<int64_t>() + (r.counts.numel() - 4);
+  numbers[0] = counts.moved;
+  numbers[1] = counts.dropped;
+}
+
 void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int64_t num_sequences, int64_t num_experts,
                     Routing& r) {
   const auto in = on_device::choice_groups(options, r.expert_ids_TK, num_sequences, num_experts);
@@ -119,8 +125,7 @@ void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int6
       dropped += counts.dropped;
     }
   });
-  r.num_moved = moved;
-  r.num_dropped = dropped;
+  set_balanced(r, {moved, dropped});
 }
 
 void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, int64_t num_sequences,
@@ -136,9 +141,7 @@ void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, i
         .copy_(on_device::balance_share(options.balance, ranks, r.expert_ids_TK, scores_TK, num_experts));
     return;
   }
-  const auto counts = balance_share(options.balance, share_of(ranks), r.expert_ids_TK, scores_TK, num_experts);
-  r.num_moved = counts.moved;
-  r.num_dropped = counts.dropped;
+  set_balanced(r, balance_share(options.balance, share_of(ranks), r.expert_ids_TK, scores_TK, num_experts));
 }
 
 void balance_choices(const RouterOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
@@ -157,17 +160,12 @@ void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOption
   const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
   r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
-  if (ops::device::takes(logits_TE)) r.counts = at::zeros({2 * rule.width + 4}, logits_TE.options().dtype(at::kLong));
+  r.counts = at::zeros({2 * rule.width + 4}, logits_TE.options().dtype(at::kLong));
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
   balance_choices(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
-  if (r.counts.defined()) {
-    r.counts.narrow(0, 0, rule.width).copy_(r.count_BE.sum(0));
-    r.counts.narrow(0, rule.width, rule.width).copy_(r.load_E);
-  }
-  if (options.expert_ranks > 1 && !r.counts.defined()) {
-    r.to_rank_R = tokens_per_dest_rank(r.expert_ids_TK, rule.width / options.expert_ranks, options.expert_ranks);
-  }
+  r.counts.narrow(0, 0, rule.width).copy_(r.count_BE.sum(0));
+  r.counts.narrow(0, rule.width, rule.width).copy_(r.load_E);
 }
 
 }  // namespace
@@ -196,31 +194,12 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
   r.weights_TK = weighed.weights_TK;
   r.prob_sum_BE = weighed.prob_sum_BE;
   r.z_sum = weighed.z_sum;
-  if (saved) return r;
-  if (r.counts.defined()) {
-    r.counts.narrow(0, 2 * rule.width + 2, 2).copy_(weighed.numbers);
-  } else {
-    r.entropy_sum = weighed.entropy_sum;
-    r.num_flat = weighed.num_flat;
-  }
+  if (!saved) r.counts.narrow(0, 2 * rule.width + 2, 2).copy_(weighed.numbers);
   return r;
 }
 
-namespace {
-
-// Returns the number of each layer's tokens that have a choice on each rank, int64 [layers, ranks], for all layers at
-// once: a launch costs the same for one.
-Tensor count_tokens_to_ranks(const std::vector<Routing>& layers, int64_t num_experts, int64_t ranks) {
-  std::vector<Tensor> ids;
-  for (const Routing& r : layers) ids.push_back(r.expert_ids_TK);
-  const Tensor ids_LTK = at::stack(ids), is_taken = (ids_LTK >= 0).to(at::kLong);
-  const Tensor rank_LTK = ids_LTK.clamp_min(0).div(num_experts / ranks, "floor");
-  const Tensor choices_LTR = at::zeros({ids_LTK.size(0), ids_LTK.size(1), ranks}, ids_LTK.options());
-  return choices_LTR.scatter_add_(2, rank_LTK, is_taken).gt(0).sum(1);
-}
-
 // In one op: the counts of all layers one after the other, so that each of the results is contiguous.
-RouterCounts count_on_device(const std::vector<Routing>& layers, int64_t expert_ranks) {
+RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_ranks) {
   const auto rows = static_cast<int64_t>(layers.size()), experts = layers[0].load_E.size(0);
   std::vector<Tensor> parts;
   int64_t begin = 0;
@@ -237,41 +216,10 @@ RouterCounts count_on_device(const std::vector<Routing>& layers, int64_t expert_
   counts.dropped = part(2 * experts + 1, 1);
   counts.flat = part(2 * experts + 2, 1);
   counts.entropy_sum = part(2 * experts + 3, 1).view(at::kDouble);
-  if (expert_ranks > 1) counts.to_rank = count_tokens_to_ranks(layers, experts, expert_ranks);
-  return counts;
-}
-
-// Sets the four numbers of each layer.
-void set_numbers(const std::vector<Routing>& layers, RouterCounts& counts) {
-  const auto num_layers = static_cast<int64_t>(layers.size());
-  for (Tensor RouterCounts::*sums : {&RouterCounts::moved, &RouterCounts::dropped, &RouterCounts::flat}) {
-    counts.*sums = at::empty({num_layers}, at::kLong);
-  }
-  counts.entropy_sum = at::empty({num_layers}, at::kDouble);
-  for (size_t l = 0; l < layers.size(); ++l) {
-    const Routing& r = layers[l];
-    counts.entropy_sum.data_ptr<double>()[l] = r.entropy_sum;
-    counts.moved.data_ptr<int64_t>()[l] = r.num_moved;
-    counts.dropped.data_ptr<int64_t>()[l] = r.num_dropped;
-    counts.flat.data_ptr<int64_t>()[l] = r.num_flat;
-  }
-}
-
-}  // namespace
-
-RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_ranks) {
-  if (!layers.empty() && layers[0].counts.defined()) return count_on_device(layers, expert_ranks);
-  std::vector<Tensor> chosen, taken, to_rank;
-  RouterCounts counts;
-  for (const Routing& r : layers) {
-    chosen.push_back(r.count_BE.sum(0).to(at::kLong));
-    taken.push_back(r.load_E);
-    if (r.to_rank_R.defined()) to_rank.push_back(r.to_rank_R);
-  }
-  if (!layers.empty()) set_numbers(layers, counts);
-  counts.chosen = at::stack(chosen);
-  counts.taken = at::stack(taken);
-  if (!to_rank.empty()) counts.to_rank = at::stack(to_rank);
+  if (expert_ranks == 1) return counts;
+  std::vector<Tensor> ids_LTK;
+  for (const Routing& r : layers) ids_LTK.push_back(r.expert_ids_TK);
+  counts.to_rank = ops::tokens_per_rank(at::stack(ids_LTK), experts / expert_ranks, expert_ranks);
   return counts;
 }
 

@@ -54,7 +54,6 @@ struct RouterOptions {
   comm::Communicator* balance_ranks = nullptr;
   bool balances_over_ranks() const;
   RouterNoise noise{};
-  int64_t expert_ranks = 1;  ///< number of ranks that share the experts, for Routing::to_rank_R
 };
 
 /// The routing options that a run sets for all its layers.
@@ -84,16 +83,12 @@ struct Routing {
   Tensor prob_sum_BE;  ///< Σ over a sequence's tokens of the probabilities
   Tensor z_sum;        ///< Σ over tokens of logsumexp²
 
-  // In training: counts of this call's tokens. They are undefined or 0 if the choices were given (`saved` of route).
-  Tensor count_BE;   ///< choices of each expert in each sequence before balancing, fp32
-  Tensor load_E;     ///< choices that each expert takes, int64
-  Tensor to_rank_R;  ///< [expert_ranks] int64: tokens with a choice on each; undefined for one rank, and on a device
-  double entropy_sum = 0;   ///< Σ over tokens of the entropy of their probabilities, nats
-  int64_t num_moved = 0;    ///< choices that balancing gave to another expert
-  int64_t num_dropped = 0;  ///< choices that no expert takes
-  int64_t num_flat = 0;     ///< tokens whose scores are all equal
-  /// On a device, in place of the four numbers above, int64 [2 · E + 4] there: choices of each expert before
-  /// balancing, load_E, num_moved, num_dropped, num_flat, and the bits of entropy_sum. Undefined on the host.
+  // In training: counts of this call's tokens. They are undefined if the choices were given (`saved` of route).
+  Tensor count_BE;  ///< choices of each expert in each sequence before balancing, fp32
+  Tensor load_E;    ///< choices that each expert takes, int64
+  /// int64 [2 · E + 4]: choices of each expert before balancing, load_E, choices that balancing gave to another expert,
+  /// choices that no expert takes, tokens whose scores are all equal, and the bits (fp64) of the sum over tokens of the
+  /// entropy of their probabilities, nats.
   Tensor counts{};
 
   std::shared_ptr<RowCounts> row_counts = nullptr;  ///< what the dispatch of these choices found
@@ -114,7 +109,7 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
               const Choices* saved = nullptr);
 
 /// Returns the counts of a microbatch, with one row for each of these layers, from routings that made choices.
-/// @param expert_ranks  RouterOptions::expert_ranks.
+/// @param expert_ranks  number of ranks that share the experts.
 RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_ranks = 1);
 
 /// Balances without a loss: each expert's bias rises by `rate` if the expert was chosen less often than the mean, and

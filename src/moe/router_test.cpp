@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "base/random.h"
+#include "moe/testing/routing_numbers.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::moe::router_test {
@@ -45,9 +46,9 @@ TEST(Router, EqualScoresGoToTheLowerIndexAndAreCountedAsFlat) {
   const Weight router{at::zeros({kExperts, kHidden}), at::zeros({kExperts, kHidden})};
   const Routing routing = route(random_tokens(4), router, options(), kSequences);
   EXPECT_TRUE(at::equal(routing.expert_ids_TK, at::arange(kTopK).expand({kSequences * kTokens, kTopK})));
-  EXPECT_NEAR(routing.entropy_sum, kSequences * kTokens * std::log(kExperts), 1e-4);
-  EXPECT_EQ(routing.num_flat, kSequences * kTokens);
-  EXPECT_EQ(route(random_tokens(4), random_router(3), options(), kSequences).num_flat, 0);
+  EXPECT_NEAR(numbers_of(routing).entropy_sum, kSequences * kTokens * std::log(kExperts), 1e-4);
+  EXPECT_EQ(numbers_of(routing).flat, kSequences * kTokens);
+  EXPECT_EQ(numbers_of(route(random_tokens(4), random_router(3), options(), kSequences)).flat, 0);
 }
 
 TEST(Router, CountsAreThoseOfTheChoicesOfEachSequence) {
@@ -128,8 +129,7 @@ TEST(Router, SavedChoicesAreUsedAndNothingIsDecidedOrCountedAgain) {
   EXPECT_TRUE(at::equal(again.z_sum, first.z_sum));
   EXPECT_FALSE(again.count_BE.defined());
   EXPECT_FALSE(again.load_E.defined());
-  EXPECT_EQ(again.num_moved + again.num_flat, 0);
-  EXPECT_EQ(again.entropy_sum, 0);
+  EXPECT_FALSE(again.counts.defined());
 }
 
 TEST(Router, EvaluationIsPlainTopKWithTheBiasAndCountsNothing) {
@@ -143,7 +143,7 @@ TEST(Router, EvaluationIsPlainTopKWithTheBiasAndCountsNothing) {
   o.balance.kind = Balance::kForcedUniform;
   const Routing r = route(x, router, o, kSequences);
   EXPECT_TRUE(at::equal(r.expert_ids_TK, expected));
-  EXPECT_FALSE(r.load_E.defined() || r.count_BE.defined() || r.prob_sum_BE.defined());
+  EXPECT_FALSE(r.load_E.defined() || r.counts.defined() || r.count_BE.defined() || r.prob_sum_BE.defined());
 }
 
 TEST(Router, NoiseIsThatOfTheTokenInItsStepHoweverTheBatchIsCut) {
@@ -171,7 +171,7 @@ TEST(Router, NoiseWithoutBoundDecidesAloneWhateverTheLogitsAre) {
   o.noise = {std::numeric_limits<double>::infinity(), 5, 1, {.step = 7}};
   const Routing a = route(x, random_router(18), o, kSequences), b = route(x, random_router(20), o, kSequences);
   EXPECT_TRUE(at::equal(a.expert_ids_TK, b.expert_ids_TK)) << "and what an expert keeps";
-  EXPECT_GT(a.num_dropped, 0);
+  EXPECT_GT(numbers_of(a).dropped, 0);
   EXPECT_FALSE(at::equal(a.weights_TK, b.weights_TK)) << "weights are of the scores";
   o.noise.position.step = 8;
   EXPECT_FALSE(at::equal(a.expert_ids_TK, route(x, random_router(18), o, kSequences).expert_ids_TK));
@@ -212,7 +212,7 @@ TEST(Router, SwipeEvensEachGroupAndWeighsAMovedTokenByItsProbabilityForTheExpert
   o.balance.group_sequences = 3;  // 24 tokens · 2 choices / 6 experts = 8
   const Routing r = route(x, router, o, kSequences);
   EXPECT_TRUE(at::equal(r.load_E, at::full({kExperts}, 8, at::kLong)));
-  EXPECT_GT(r.num_moved, 0);
+  EXPECT_GT(numbers_of(r).moved, 0);
   EXPECT_GT(r.count_BE.sum(0).max().item<float>(), 8);  // losses see the router's own choices
   const Tensor probs = at::softmax(at::linear(x, router.value), -1);
   EXPECT_TRUE(at::allclose(r.weights_TK, probs.gather(1, r.expert_ids_TK), kRelative, 0));
@@ -229,10 +229,10 @@ TEST(Router, ADroppedChoiceHasNoWeightAndTheOthersKeepTheirs) {
   o.balance = {Balance::kCapacity, 1, 1.0, CapacityOrder::kScore};
   const Routing r = route(x, router, o, kSequences);
   const Tensor dropped = r.expert_ids_TK < 0;
-  EXPECT_GT(r.num_dropped, 0);
-  EXPECT_EQ(dropped.sum().item<int64_t>(), r.num_dropped);
+  EXPECT_GT(numbers_of(r).dropped, 0);
+  EXPECT_EQ(dropped.sum().item<int64_t>(), numbers_of(r).dropped);
   EXPECT_TRUE(at::equal(r.weights_TK, whole.weights_TK.masked_fill(dropped, 0)));
-  EXPECT_EQ(r.load_E.sum().item<int64_t>(), kSequences * kTokens * kTopK - r.num_dropped);
+  EXPECT_EQ(r.load_E.sum().item<int64_t>(), kSequences * kTokens * kTopK - numbers_of(r).dropped);
 }
 
 TEST(Router, TakesNoTokens) {
@@ -242,7 +242,7 @@ TEST(Router, TakesNoTokens) {
     o.balance.kind = Balance::kSwipe;
     const Routing r = route(at::empty({0, kHidden}), random_router(24), o, 2);
     EXPECT_EQ(r.expert_ids_TK.sizes(), (std::vector<int64_t>{0, kTopK}));
-    EXPECT_EQ(r.num_moved, 0);
+    EXPECT_EQ(numbers_of(r).moved, 0);
   }
 }
 

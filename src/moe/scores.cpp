@@ -15,6 +15,11 @@ using torch::autograd::variable_list;
 constexpr int64_t kPieceTokens =
     64;  // sums of scores stay in the first-level cache, and short inputs have work for each core
 
+// @param entropy_sum  fp64.
+Tensor numbers_of(const Tensor& num_flat, const Tensor& entropy_sum) {
+  return at::stack({num_flat, entropy_sum.view(at::kLong)});
+}
+
 // Sums over each sequence in pieces; the pieces are added in order.
 void sum_sequences(const Tensor& logits_TE, const Scores& scores, int64_t num_sequences, const RouterRule& rule,
                    Weighed& out) {
@@ -51,8 +56,7 @@ void sum_sequences(const Tensor& logits_TE, const Scores& scores, int64_t num_se
     }
   }
   out.z_sum = at::scalar_tensor(total.z, at::kFloat);
-  out.entropy_sum = total.entropy;
-  out.num_flat = total.num_flat;
+  out.numbers = numbers_of(at::scalar_tensor(total.num_flat, at::kLong), at::scalar_tensor(total.entropy, at::kDouble));
 }
 
 struct Weigh : torch::autograd::Function<Weigh> {
@@ -177,12 +181,7 @@ Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequenc
   const at::NoGradGuard no_grad;
   const Tensor p = probs.detach(), entropy_sum = -at::xlogy(p, p).sum(at::kDouble);
   const Tensor num_flat = (std::get<0>(scores.max(-1)) == std::get<0>(scores.min(-1))).sum();
-  if (!logits_TE.is_cpu()) {
-    out.numbers = at::stack({num_flat, entropy_sum.view(at::kLong)});
-    return out;
-  }
-  out.entropy_sum = entropy_sum.item<double>();
-  out.num_flat = num_flat.item<int64_t>();
+  out.numbers = numbers_of(num_flat, entropy_sum);
   return out;
 }
 

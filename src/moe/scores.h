@@ -22,9 +22,7 @@ Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const kernels::Rou
 /// The members of Routing with the same names.
 struct Weighed {
   Tensor weights_TK, prob_sum_BE, z_sum;  ///< differentiable with respect to the logits
-  double entropy_sum = 0;
-  int64_t num_flat = 0;
-  Tensor numbers{};  ///< on a device: num_flat and the bits of entropy_sum, int64 [2] there; undefined on the host
+  Tensor numbers;                         ///< the last two of Routing::counts
 };
 
 /// Returns weights and sums. Sums are over pieces of a sequence of fixed length, so that neither threads nor other

@@ -11,7 +11,6 @@
 #include "ops/tensor.h"
 #include "ops/transfer.h"
 #include "ops/value_statistics.h"
-#include "parallel/share.h"
 #include "train/stopwatches.h"
 
 namespace athanor::inline watch {
