@@ -7,6 +7,7 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
+#include "model/rotary.h"
 #include "ops/document_tables.h"
 #include "ops/embedding.h"
 #include "ops/transfer.h"
@@ -19,25 +20,17 @@ namespace {
 // The names that observers use.
 const std::string kEmbedding = "model.embed_tokens", kFinalNorm = "model.norm";
 
-// Position of each token in its document (or its instance), [B, T].
-Tensor positions_of(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) {
-  if (documents.empty()) return at::arange(seq_len, at::kLong).expand({batch, seq_len});
-  Tensor positions = at::empty({batch, seq_len}, at::kLong);
-  auto* position = positions.data_ptr<int64_t>();
-  for (const auto& sequence : documents) {
-    for (const int32_t length : sequence) {
-      for (int32_t i = 0; i < length; ++i) *position++ = i;
-    }
-  }
-  return positions;
-}
-
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // tokens of a microbatch
 
 int64_t count_targets(const Tensor& targets) {
   const Tensor ids = targets.contiguous();
   const auto* id = ids.const_data_ptr<int64_t>();
   return ids.numel() - std::count(id, id + ids.numel(), kernels::kNoTarget);
+}
+
+ops::RotationTables make_rotations(const ModelConfig& model, at::Device device) {
+  const Rotary rotary = make_rotary(model);
+  return {rotary.frequency, rotary.scale, device};
 }
 
 }  // namespace
@@ -54,7 +47,7 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
 }
 
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
-    : model_(model), rotary_(make_rotary(model)), options_(std::move(options)),
+    : model_(model), rotations_(make_rotations(model, parameters.compute().device())), options_(std::move(options)),
       stage_(options_.stage.value_or(StageLayers{0, model.num_hidden_layers, true, true})),
       compute_type_(parameters.compute().scalar_type()), device_(parameters.compute().device()) {
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
@@ -128,8 +121,8 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
   const ops::DocumentLengths documents =
       labels.tree ? ops::DocumentLengths{} : ops::with_tables(labels.documents, seq_len, device_);
-  const ops::Rotation rotation =
-      labels.tree ? rotation_of(labels.tree->positions) : rotation_for(batch, seq_len, documents);
+  const ops::Rotation rotation = labels.tree ? rotations_.of_positions(labels.tree->positions)
+                                             : rotations_.of_sequences(batch, seq_len, documents);
   const auto context = std::make_shared<const LayerContext>(
       LayerContext{rotation, documents, options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence},
                    batch, watch, labels.tree});
@@ -139,31 +132,6 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
     residual = layer.forward(residual, context, routings);
   }
   return residual;
-}
-
-// Computed on the host, so that every device has the same angles; sent in one copy.
-ops::Rotation Decoder::rotation_of(const Tensor& positions) const {
-  const ops::Rotation here = ops::make_rotation(positions, rotary_.frequency, rotary_.scale);
-  if (device_.is_cpu()) return here;
-  const Tensor both = ops::send(at::stack({here.cos, here.sin}), device_);
-  return {both[0], both[1]};
-}
-
-// A device keeps the angles of whole instances, which are the same in each microbatch. A token of a document has those
-// of its position.
-ops::Rotation Decoder::rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const {
-  if (device_.is_cpu()) return rotation_of(positions_of(batch, seq_len, documents));
-  const int64_t rows = documents.empty() ? batch : 1;
-  const bool is_training = at::GradMode::is_enabled() || kept_rotations_.contains({rows, seq_len});
-  if (!is_training && !last_rotation_.contains({rows, seq_len})) last_rotation_.clear();
-  ops::Rotation& kept = (is_training ? kept_rotations_ : last_rotation_)[{rows, seq_len}];
-  if (!kept.cos.defined()) kept = rotation_of(positions_of(rows, seq_len, {}));
-  if (documents.empty()) return kept;
-  const Tensor positions = documents.tables.positions.reshape({-1});
-  const auto at_positions = [&](const Tensor& angles) {
-    return angles[0].index_select(0, positions).view({batch, seq_len, -1});
-  };
-  return {at_positions(kept.cos), at_positions(kept.sin)};
 }
 
 // Returns the input of the output layer, [tokens, hidden].

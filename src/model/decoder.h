@@ -13,8 +13,8 @@
 #include "layout/holding.h"
 #include "layout/stages.h"
 #include "model/layer.h"
-#include "model/rotary.h"
 #include "moe/balance_loss.h"
+#include "ops/rotation_tables.h"
 #include "parallel/stage.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/weight_gatherer.h"
@@ -100,14 +100,12 @@ class Decoder : public Stage {
   Tensor loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const;
   void add_router_losses(const std::vector<moe::Routing>& routings, const Labels& labels, int64_t seq_len,
                          Pending& pending);
-  ops::Rotation rotation_of(const Tensor& positions) const;
   CachedPass cached_pass(const NewTokens& tokens, const Tensor& x, Tensor& ids_N) const;
   Tensor cached_logits(const Residual& residual, const CachedPass& pass) const;
-  ops::Rotation rotation_for(int64_t batch, int64_t seq_len, const ops::DocumentLengths& documents) const;
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 
   ModelConfig model_;
-  Rotary rotary_;
+  mutable ops::RotationTables rotations_;  // keeps what it has sent
   DecoderOptions options_;
   StageLayers stage_;
   at::ScalarType compute_type_;
@@ -117,10 +115,6 @@ class Decoder : public Stage {
   Norm final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here
-  /// By rows and tokens. Those of training are kept for as long as this lives, since graphs of steps read them; of
-  /// evaluation, whose texts have any length, only the last.
-  using Rotations = std::map<std::pair<int64_t, int64_t>, ops::Rotation>;
-  mutable Rotations kept_rotations_, last_rotation_;
   std::map<int, Pending> pending_;
   GradientReducer* sums_ = nullptr;  // during a backward, see there
 };

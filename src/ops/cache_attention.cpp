@@ -38,6 +38,11 @@ Tensor keys_seen(const Tensor& positions, int64_t most) {
   return (at::arange(most, positions.options()) <= positions.unsqueeze(1)).view({-1, 1, 1, most});
 }
 
+KeyCounts with_keys_seen(KeyCounts counts, const Tensor& positions) {
+  if (device::takes(positions) && !counts.of_row.empty()) counts.seen = keys_seen(positions, counts.most());
+  return counts;
+}
+
 Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
   ATHANOR_ASSERT(static_cast<int64_t>(counts.of_row.size()) == q.size(0) && q.size(0) <= k.size(0));
   ATHANOR_ASSERT(counts.most() <= k.size(1));

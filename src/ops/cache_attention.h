@@ -20,6 +20,9 @@ struct KeyCounts {
 
 /// Returns KeyCounts::seen for rows whose newest token is at these positions, int64 [rows], there; nothing is sent.
 Tensor keys_seen(const Tensor& positions, int64_t most);
+/// Returns `counts` of these rows with what attention on the device of `positions` reads of them, so that its calls for
+/// all layers share it.
+KeyCounts with_keys_seen(KeyCounts counts, const Tensor& positions);
 
 /// Attention without autograd: q [rows, heads, head_dim] → [rows, heads, head_dim]. Row r attends to the first
 /// counts.of_row[r] keys of row r of k and v, [at least rows, capacity, kv_heads, head_dim]. On the CPU no bits of a

@@ -54,4 +54,29 @@ Tensor embedding(const Tensor& tokens, const Weight& weight) {
   return Embedding::apply(anchor, tokens, weight);
 }
 
+namespace {
+
+// Rows of ids in the table are put among zeros; backward takes them out again.
+Tensor partial_on_host(const Tensor& ids, const Weight& weight) {
+  const Tensor here = (ids >= 0).logical_and(ids < weight.value.size(0)).nonzero().squeeze(1);
+  Tensor out = at::zeros({ids.numel(), weight.value.size(1)}, weight.value.options());
+  out.index_copy_(0, here, embedding(ids.index_select(0, here), weight));
+  return out;
+}
+
+// Every id reads a row, so that the host need not know how many are in the table. The others read a row each that
+// depends on their id (one row for all of them would get all their gradients, one after the other), and become zeros.
+Tensor partial_there(const Tensor& ids, const Weight& weight) {
+  const int64_t count = weight.value.size(0);
+  const Tensor is_here = (ids >= 0).logical_and(ids < count).unsqueeze(1);
+  const Tensor found = embedding(ids.remainder(count), weight);
+  return at::where(is_here, found, at::zeros({}, found.options()));
+}
+
+}  // namespace
+
+Tensor partial_embedding(const Tensor& ids, const Weight& weight) {
+  return ids.is_cpu() ? partial_on_host(ids, weight) : partial_there(ids, weight);
+}
+
 }  // namespace athanor::ops

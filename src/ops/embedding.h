@@ -10,4 +10,8 @@ namespace athanor::ops {
 /// autograd's graph of the stage begins here.
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 
+/// The embedding by a part of the table: ids [tokens] int64, weight [rows, hidden] → [tokens, hidden], zeros for an id
+/// that is not in [0, rows). Backward is that of embedding(). The host waits for nothing.
+Tensor partial_embedding(const Tensor& ids, const Weight& weight);
+
 }  // namespace athanor::ops

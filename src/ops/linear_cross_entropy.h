@@ -32,6 +32,10 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
 /// @throws DataError naming the first target that is neither −100 nor in [0, vocab).
 void check_targets(const Tensor& targets, int64_t vocab);
 
+/// Asserts that the gradient of a loss, fp64 without dims, is 1, since forward has added the weight's gradient. The
+/// host does not wait for one of a device.
+void check_unit_gradient(const Tensor& dloss);
+
 namespace portable {
 Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets);
 }

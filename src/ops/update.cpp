@@ -88,13 +88,31 @@ int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDev
   return 0;
 }
 
-void scale(const Tensor& factors, const UpdateMemory& memory, const OnDevice& there) {
-  if (memory.on_host()) {
-    subtract(factors.item<float>(), 0, memory, there);
-    return;
+namespace {
+
+UpdateMemory part_of(const UpdateMemory& memory, int64_t begin, int64_t count) {
+  return {memory.weight.narrow(0, begin, count),
+          memory.master_low.defined() ? memory.master_low.narrow(0, begin, count) : Tensor(),
+          memory.grad.narrow(0, begin, count)};
+}
+
+void scale_on_host(const Tensor& factors, int64_t size, int64_t first, const UpdateMemory& memory) {
+  const float* factor = pointer<float>(factors);
+  const int64_t end = first + memory.grad.numel();
+  for (int64_t group = first / size; group * size < end; ++group) {
+    const int64_t begin = std::max(first, group * size), stop = std::min(end, (group + 1) * size);
+    if (factor[group] != 1) subtract(factor[group], 0, part_of(memory, begin - first, stop - begin), {});
   }
+}
+
+}  // namespace
+
+void scale_groups(const Tensor& factors, int64_t size, int64_t first, const UpdateMemory& memory,
+                  const OnDevice& there) {
+  if (memory.on_host()) return scale_on_host(factors, size, first, memory);
+  const Tensor element = at::arange(first, first + memory.grad.numel(), factors.options().dtype(at::kLong));
   const Tensor before = join_masters(memory), counted = there.changed.clone();
-  store_masters(memory, before, before * factors, there);
+  store_masters(memory, before, before * factors.index_select(0, element.div(size, "floor")), there);
   there.changed.copy_(counted);  // an update counts a weight once
 }
 

@@ -13,9 +13,11 @@ int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, cons
                const Tensor& hessian, const Tensor& clipped, const OnDevice& there);
 int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDevice& there);
 
-/// Multiplies the masters by factors: fp32, one for all or one for each, where the memory is. Their gradients must be
-/// zero; on the host there is one factor.
-void scale(const Tensor& factors, const UpdateMemory& memory, const OnDevice& there);
+/// Multiplies the masters of groups of `size` elements by the groups' factors, fp32 [groups], where the memory is.
+/// Their gradients must be zero.
+/// @param first  the index of the memory's first element, counted from the first element of group 0.
+void scale_groups(const Tensor& factors, int64_t size, int64_t first, const UpdateMemory& memory,
+                  const OnDevice& there);
 
 void add_squares(double beta, double tokens, const Tensor& grad, const Tensor& hessian);
 /// Replaces the gradient by the direction of momentum.

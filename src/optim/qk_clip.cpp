@@ -82,17 +82,7 @@ void QkClip::apply(FlatRange range, const ops::OnDevice& there) {
 
 void QkClip::scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there) {
   const int64_t of_head = head_dim_ * entry.extent[1], first = piece.begin - entry.flat_begin;
-  if (!factors.is_cpu()) {
-    const Tensor element = at::arange(first, first + piece.size(), factors.options().dtype(at::kLong));
-    ops::scale(factors.index_select(0, element.div(of_head, "floor")), update_memory(store_, piece), there);
-    return;
-  }
-  for (int64_t head = first / of_head; head * of_head < first + piece.size(); ++head) {
-    const float factor = factors[head].item<float>();
-    const int64_t begin = entry.flat_begin + head * of_head;
-    if (factor != 1)
-      ops::scale(factors.narrow(0, head, 1), update_memory(store_, intersect(piece, {begin, begin + of_head})), there);
-  }
+  ops::scale_groups(factors, of_head, first, update_memory(store_, piece), there);
 }
 
 // The layer is infinite if no logit is a number; such a step is refused.

@@ -8,6 +8,7 @@
 #include "ops/embedding.h"
 #include "ops/library_functions.h"
 #include "ops/linear.h"
+#include "ops/linear_cross_entropy.h"
 #include "ops/tiles.h"
 
 namespace athanor::inline parallel {
@@ -21,12 +22,11 @@ struct Chunk {
   ops::LogitsPart part;
   Tensor maxima, sums, at_target, earlier;
 
-  // 0 without a target. A wrong target has no logit: the host checks it before (head_of), a device makes it NaN, which
-  // the guard of the step refuses.
+  // 0 without a target. A wrong target has no logit: on the host it was refused before (head_of), and on a device it
+  // becomes NaN, which the guard of the step refuses.
   Tensor losses(int64_t vocab_size) const {
     ops::start_library_functions();
     const Tensor losses = at::where(part.has_target(), (maxima - at_target) + sums.log(), 0.0f);
-    if (losses.is_cpu()) return losses;
     const Tensor is_wrong = part.has_target().logical_and((part.targets < 0).logical_or(part.targets >= vocab_size));
     return losses.masked_fill(is_wrong, std::numeric_limits<double>::quiet_NaN());
   }
@@ -86,7 +86,7 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
+    ops::check_unit_gradient(grads[0]);  // the weight's part was added in forward
     Tensor dx = ctx->saved_data["dx"].toTensor();
     ctx->saved_data.clear();  // the parts may be added in place
     return {std::move(dx), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
@@ -103,30 +103,15 @@ Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64
   return {first, vocab_size, chunk_tokens, ranks};
 }
 
-// Every token reads a row, so that the host need not know how many have theirs here. The others read a row each that
-// depends on their id (one row for all of them would get all their gradients, one after the other), and become zeros.
-Tensor embedding_on_device(const Tensor& tokens, const Tensor& rows, const Weight& weight, const TensorRanks& ranks) {
-  const int64_t count = weight.value.size(0), width = weight.value.size(1);
-  const Tensor is_here = (rows >= 0).logical_and(rows < count).unsqueeze(1);
-  const Tensor found = ops::embedding(rows.remainder(count), weight);
-  const Tensor out = at::where(is_here, found, at::zeros({}, found.options()));
-  return leave_tensor_parallel(out.view({tokens.size(0), tokens.size(1), width}), ranks);
-}
-
 }  // namespace
 
 int64_t first_vocabulary_row(int64_t vocab_size, int rank, int ranks) { return vocab_size * rank / ranks; }
 
 Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks) {
   if (ranks.alone()) return ops::embedding(tokens, weight);
-  const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size()), width = weight.value.size(1);
-  const Tensor rows = tokens.reshape({-1}) - first;
-  if (!tokens.is_cpu()) return embedding_on_device(tokens, rows, weight, ranks);
-  const Tensor here = (rows >= 0).logical_and(rows < weight.value.size(0)).nonzero().squeeze(1);
-  // Rows of tokens of this rank are put among zeros; backward takes them out again.
-  Tensor out = at::zeros({rows.numel(), width}, weight.value.options());
-  out.index_copy_(0, here, ops::embedding(rows.index_select(0, here), weight));
-  return leave_tensor_parallel(out.view({tokens.size(0), tokens.size(1), width}), ranks);
+  const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size());
+  const Tensor out = ops::partial_embedding(tokens.reshape({-1}) - first, weight);
+  return leave_tensor_parallel(out.view({tokens.size(0), tokens.size(1), weight.value.size(1)}), ranks);
 }
 
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,

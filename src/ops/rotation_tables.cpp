@@ -1,0 +1,54 @@
+#include "ops/rotation_tables.h"
+
+#include <utility>
+
+#include "ops/transfer.h"
+
+namespace athanor::ops {
+namespace {
+
+// Position of each token in its document (or its sequence), [B, T].
+Tensor positions_of(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
+  if (documents.empty()) return at::arange(seq_len, at::kLong).expand({batch, seq_len});
+  Tensor positions = at::empty({batch, seq_len}, at::kLong);
+  auto* position = positions.data_ptr<int64_t>();
+  for (const auto& sequence : documents) {
+    for (const int32_t length : sequence) {
+      for (int32_t i = 0; i < length; ++i) *position++ = i;
+    }
+  }
+  return positions;
+}
+
+}  // namespace
+
+RotationTables::RotationTables(Tensor frequency, double scale, at::Device device)
+    : frequency_(std::move(frequency)), scale_(scale), device_(device) {}
+
+Rotation RotationTables::of_positions(const Tensor& positions) const {
+  const Rotation here = make_rotation(positions, frequency_, scale_);
+  if (device_.is_cpu()) return here;
+  const Tensor both = send(at::stack({here.cos, here.sin}), device_);
+  return {both[0], both[1]};
+}
+
+Rotation RotationTables::of_sequences(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
+  return device_.is_cpu() ? of_positions(positions_of(batch, seq_len, documents))
+                          : of_sequences_there(batch, seq_len, documents);
+}
+
+Rotation RotationTables::of_sequences_there(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
+  const int64_t rows = documents.empty() ? batch : 1;
+  const bool is_training = at::GradMode::is_enabled() || of_training_.contains({rows, seq_len});
+  if (!is_training && !of_evaluation_.contains({rows, seq_len})) of_evaluation_.clear();
+  Rotation& kept = (is_training ? of_training_ : of_evaluation_)[{rows, seq_len}];
+  if (!kept.cos.defined()) kept = of_positions(positions_of(rows, seq_len, {}));
+  if (documents.empty()) return kept;
+  const Tensor positions = documents.tables.positions.reshape({-1});
+  const auto at_positions = [&](const Tensor& angles) {
+    return angles[0].index_select(0, positions).view({batch, seq_len, -1});
+  };
+  return {at_positions(kept.cos), at_positions(kept.sin)};
+}
+
+}  // namespace athanor::ops
