@@ -10,21 +10,10 @@
 #include "ops/transfer.h"
 #include "parallel/share.h"
 #include "train/stopwatches.h"
-#include "watch/block_hashes.h"
 
 namespace athanor::inline watch {
-namespace {
 
-// Returns a number that changes with the bits of `values`: a hash, or on a device, where a hash would take a table of
-// factors for each of many small tensors, their sum as integers.
-Tensor fingerprint(const Tensor& values) {
-  if (values.is_cpu()) return at::full({}, BlockHashes(values).combined(), at::kLong);
-  return values.view(values.element_size() == 2 ? at::kShort : at::kInt).sum(at::kLong);
-}
-
-}  // namespace
-
-// Of each parameter of the table, over the elements that this rank owns; 0 if it owns none.
+// Returns a number for each parameter of the table, over the elements that this rank owns; 0 if it owns none.
 std::vector<int64_t> FrozenParameters::fingerprints() {
   const SecondsInto spent(seconds_);
   const at::NoGradGuard no_grad;
@@ -34,9 +23,9 @@ std::vector<int64_t> FrozenParameters::fingerprints() {
   std::vector<size_t> of;
   for (size_t p = 0; p < parameters.table().size(); ++p) {
     parameters.for_each_owned(parameters.table()[p].range(), [&](FlatRange owned, int64_t index) {
-      parts.push_back(fingerprint(parameters.compute().narrow(0, owned.begin, owned.size())));
+      parts.push_back(hasher_->fingerprint(parameters.compute().narrow(0, owned.begin, owned.size())));
       if (parameters.master_low().defined())
-        parts.push_back(fingerprint(parameters.master_low().narrow(0, index, owned.size())));
+        parts.push_back(hasher_->fingerprint(parameters.master_low().narrow(0, index, owned.size())));
       of.resize(parts.size(), p);
     });
   }

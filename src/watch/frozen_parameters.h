@@ -4,11 +4,14 @@
 // Source: AuroraGPT's silent bugs (a norm that did not move for 17,400 steps); the method is ours.
 
 #include <cstdint>
+#include <memory>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "train/train_state.h"
+#include "watch/block_hashes.h"
 
 namespace athanor::inline watch {
 
@@ -17,7 +20,9 @@ class FrozenParameters {
   static constexpr size_t kMostNamed = 32;
 
   /// @param interval  steps from one look to the next; 0: it never looks. `state` must outlive this.
-  FrozenParameters(TrainState& state, int64_t interval) : state_(state), interval_(interval) {}
+  /// @param hasher    of the model's device; not used if it never looks.
+  FrozenParameters(TrainState& state, int64_t interval, std::shared_ptr<const MemoryHasher> hasher)
+      : state_(state), interval_(interval), hasher_(std::move(hasher)) {}
 
   /// To be called after the update of a step with this learning rate. In each step that the interval divides, compares
   /// the master of every parameter with that of the last such step. Collective over the world.
@@ -35,6 +40,7 @@ class FrozenParameters {
 
   TrainState& state_;
   int64_t interval_;
+  std::shared_ptr<const MemoryHasher> hasher_;
   double seconds_ = 0, largest_lr_ = 0;  // since the last look
   std::vector<int64_t> before_;          // by parameter of the table; empty: there was no look yet
   std::set<std::string> known_;          // those found in the last look that this rank holds

@@ -31,12 +31,12 @@ void fetch_hashes(const Lists& lists) {
 }  // namespace
 
 Integrity::Integrity(TrainState& state, int64_t interval)
-    : state_(state), interval_(interval), factors_(interval > 0 ? hash_factors(state.model.device()) : Tensor()) {}
+    : state_(state), interval_(interval), hasher_(interval > 0 ? MemoryHasher::of(state.model.device()) : nullptr) {}
 
 void Integrity::watch(std::vector<Watched>& list, const std::string& what, const Tensor& values, FlatRange flat,
                       const Bucket* bucket) const {
   if (values.defined() && values.numel() > 0)
-    list.push_back({what, flat, bucket, values, BlockHashes(values, factors_)});
+    list.push_back({what, flat, bucket, values, BlockHashes(values, *hasher_)});
 }
 
 void Integrity::hash_weights() {
@@ -105,7 +105,7 @@ std::optional<Integrity::Finding> Integrity::find_change() {
   const std::array lists{&weights_, &optimizer_state_};
   std::vector<BlockHashes> now;
   for (const auto* list : lists)
-    for (const Watched& watched : *list) now.emplace_back(watched.values, factors_);
+    for (const Watched& watched : *list) now.emplace_back(watched.values, *hasher_);
   std::vector<BlockHashes*> all;
   for (BlockHashes& each : now) all.push_back(&each);
   BlockHashes::fetch(all);

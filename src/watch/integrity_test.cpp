@@ -22,18 +22,19 @@ void flip(const Tensor& values, int64_t element, int bit) {
 }
 
 TEST(BlockHashes, EveryBitThatFlipsIsFoundInItsBlock) {
+  const auto hasher = MemoryHasher::of(at::kCPU);
   constexpr int64_t kSize = (int64_t{1} << 16) + 100;
   for (const auto type : {at::kFloat, at::kBFloat16, at::kLong}) {
     const Tensor values = at::arange(kSize, at::kFloat).to(type);
-    const BlockHashes before(values);
-    EXPECT_FALSE(before.first_difference(BlockHashes(values)));
+    const BlockHashes before(values, *hasher);
+    EXPECT_FALSE(before.first_difference(BlockHashes(values, *hasher)));
     for (const int64_t element : {int64_t{0}, int64_t{70}, kSize - 101, kSize - 100, kSize - 1}) {
       for (int bit = 0; bit < values.element_size() * 8; ++bit) {
         flip(values, element, bit);
-        const auto range = before.first_difference(BlockHashes(values));
+        const auto range = before.first_difference(BlockHashes(values, *hasher));
         ASSERT_TRUE(range) << element << " " << bit;
         EXPECT_TRUE(range->begin <= element && element < range->end);
-        EXPECT_NE(before.combined(), BlockHashes(values).combined());
+        EXPECT_NE(before.combined(), BlockHashes(values, *hasher).combined());
         flip(values, element, bit);
       }
     }
@@ -155,9 +156,9 @@ TEST(OnDeviceIntegrity, AFlippedBitIsFoundInItsBlockAndOtherMemoryIsAsItWas) {
   const at::Device device = guarded::device_of_tests();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const Tensor values = at::arange((int64_t{1} << 22) + 100, at::kFloat).to(type).to(device);
-    const Tensor factors = hash_factors(device);
+    const auto hasher = MemoryHasher::of(device);
     const auto hashes_now = [&] {
-      BlockHashes now(values, factors);
+      BlockHashes now(values, *hasher);
       BlockHashes::fetch(std::array{&now});
       return now;
     };

@@ -16,7 +16,7 @@ namespace athanor::inline watch {
 StepWatches::StepWatches(TrainState& state, RunContext& at, bool shares_cores)
     : state_(state), at_(at), shares_cores_(shares_cores), refused_(state, at),
       integrity_(state, state.config.integrity.interval), slow_ranks_(state.model.mesh), experts_(state.config.model),
-      frozen_(state, state.config.integrity.interval) {
+      frozen_(state, state.config.integrity.interval, integrity_.hasher()) {
   if (state.model.mesh.is_first() && state.position.step > 0)
     stuck_.take_history(last_step_numbers(RunFolder{state.config.train.run_dir}.metrics(), Spikes::kHistory),
                         state.position.step);
