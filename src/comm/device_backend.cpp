@@ -179,8 +179,8 @@ OpenPlayed played_groups() { return the_played_groups; }
 void set_played_groups(OpenPlayed open) { the_played_groups = open; }
 
 bool have_device_backend(c10::DeviceType type) {
-  return (type == c10::DeviceType::PrivateUse1 && played_groups()) || (type == c10::DeviceType::CUDA && have_nccl()) ||
-         (type == c10::DeviceType::XPU && have_xccl());
+  return type == c10::DeviceType::CPU || (type == c10::DeviceType::PrivateUse1 && played_groups()) ||
+         (type == c10::DeviceType::CUDA && have_nccl()) || (type == c10::DeviceType::XPU && have_xccl());
 }
 
 c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::milliseconds timeout) {

@@ -18,7 +18,7 @@ class Store;
 
 namespace athanor::comm {
 
-/// True if this build can join devices of this type.
+/// True if this build can join devices of this type; hosts it always can.
 bool have_device_backend(c10::DeviceType type);
 
 class DeviceGroups {

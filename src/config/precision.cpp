@@ -13,8 +13,10 @@ NumberType orthogonalize_type(const OptimizerConfig& config) {
   return number_type(config.newton_schulz_dtype, "optimizer.newton_schulz_dtype");
 }
 
-void choose_type_of_devices(TrainConfig& train) {
-  if (train.dtype_was_auto) train.dtype = name_of(NumberType::kBFloat16);
+void choose_type(TrainConfig& train, const std::string& usual) {
+  if (train.dtype_was_auto && !usual.empty()) train.dtype = usual;
 }
+
+void choose_type_of_devices(TrainConfig& train) { choose_type(train, name_of(NumberType::kBFloat16)); }
 
 }  // namespace athanor::inline config

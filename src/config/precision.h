@@ -24,6 +24,8 @@ Precision precision_of(const RunConfig& config);
 /// Precision::orthogonalize of a run with this optimizer.
 NumberType orthogonalize_type(const OptimizerConfig& config);
 
+/// Sets train.dtype to `usual`, unless a type was asked for or `usual` is empty.
+void choose_type(TrainConfig& train, const std::string& usual);
 /// Sets train.dtype to what a run computes in on devices, unless a type was asked for.
 void choose_type_of_devices(TrainConfig& train);
 

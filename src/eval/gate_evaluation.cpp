@@ -11,6 +11,7 @@
 #include "eval/evaluation.h"
 #include "eval/model_evaluation.h"
 #include "eval/results_table.h"
+#include "ops/device_traits.h"
 #include "record/run_folder.h"
 #include "tasks/score_rule.h"
 #include "tasks/task_scores.h"
@@ -171,7 +172,7 @@ EvaluationReport GateEvaluation::Prepared::lead(TrainState& state, const std::ve
   report.documents = counts.documents;
   report.seconds = seconds_since(began);
   EvaluationSettings known = settings;
-  known.device = c10::DeviceTypeName(state.model.device().type(), true);
+  known.device = ops::traits_of(state.model.device()).kind;
   known.data_ranks = state.model.mesh.layout().data();
   const EvaluatedModel model{state.config.train.run_dir, state.config.model, state.position.step,
                              state.position.tokens_seen};

@@ -138,7 +138,7 @@ LoadedModel load_model(const std::filesystem::path& path, comm::World& world, co
   model.num_tokens = std::stoll(num_tokens);
   const RunConfig config = config_of(model.config, options, world.size());
   model.shared = std::make_unique<Mesh>(Layout(config, world.size()), world);
-  if (!options.device.is_cpu()) model.shared->use(options.device, config.parallelism.device_sums);
+  model.shared->use(options.device, config.parallelism.device_sums);
   model.state = std::make_unique<ModelState>(config, *model.shared, state_options(options));
   fill(model, path);
   refuse_what_is_not_finite(model, path);

@@ -95,7 +95,7 @@ ModelState::ModelState(const RunConfig& config, Mesh& ranks, const ModelStateOpt
                  compute_type(config), options.use, plan.sharding(bucket_elements(config)), options.device),
       gatherer(parameters, plan), chunks(make_chunks(config, options)), wrapped_(wrap(config, options)),
       pipeline(stages(), mesh.group(GroupKind::kPipeline), options.observers) {
-  if (!options.device.is_cpu()) ops::set_numerics_of_devices();
+  ops::set_numerics_of(options.device);
   enter(config);
   const ModelConfig& model = config.model;
   if (!model.is_moe()) return;
@@ -140,20 +140,18 @@ void ModelState::enter(const RunConfig& config) {
                                       static_cast<int>(layout.microbatches())));
 }
 
-Tensor ModelState::on_own_device(const Tensor& x) const { return x.is_cpu() ? ops::send(x, device()) : x; }
-
 void ModelState::set_previous_share(const Tensor& share) {
   // In place: a graph of the step reads it where it is.
   if (previous_share.defined() && previous_share.sizes() == share.sizes()) {
-    previous_share.copy_(on_own_device(share));
+    previous_share.copy_(ops::send(share, device()));
     return;
   }
-  previous_share = on_own_device(share);
+  previous_share = ops::send(share, device());
   for (const auto& chunk : chunks) chunk->set_previous_share(previous_share);
 }
 
 void ModelState::set_router_bias(const Tensor& bias) {
-  router_bias = on_own_device(bias);
+  router_bias = ops::send(bias, device());
   for (const auto& chunk : chunks) chunk->set_router_bias(router_bias);
 }
 

@@ -71,7 +71,6 @@ class ModelState {
   Tensor previous_share, router_bias;
 
  private:
-  Tensor on_own_device(const Tensor& x) const;
   DecoderOptions decoder_options(const RunConfig& config, const ModelStateOptions& options);
   std::vector<std::unique_ptr<Decoder>> make_chunks(const RunConfig& config, const ModelStateOptions& options);
   std::vector<std::unique_ptr<Stage>> wrap(const RunConfig& config, const ModelStateOptions& options);

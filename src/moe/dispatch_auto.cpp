@@ -13,6 +13,7 @@
 #include "base/bounded_json.h"
 #include "base/files.h"
 #include "base/wall_clock.h"
+#include "ops/device_traits.h"
 #include "ops/tiles.h"
 #include "ops/transfer.h"
 
@@ -137,9 +138,8 @@ std::string key_of(const DispatchShape& s, const DispatchOptions& given, int wor
       "{} tokens of {}, {} of {} experts of {}{}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks",
       s.tokens, s.hidden, s.k, s.num_experts, s.intermediate,
       s.most_of_expert < 0 ? "" : fmt::format(" with at most {} tokens of a rank", s.most_of_expert),
-      c10::toString(s.dtype),
-      s.device.is_cpu() ? "" : " on " + c10::DeviceTypeName(s.device.type(), /*lower_case=*/true), world, experts,
-      given.inner_ranks, word_of(given.kind), given.chunks);
+      c10::toString(s.dtype), ops::traits_of(s.device).on_kind, world, experts, given.inner_ranks,
+      word_of(given.kind), given.chunks);
 }
 
 std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {

@@ -38,16 +38,21 @@ at::Device own_device(at::DeviceType type, const PlaceOnHost& place, const std::
 }
 
 at::Device prepared(at::Device device) {
-  if (!device.is_cpu()) set_numerics_of_devices();
+  set_numerics_of(device);
   return device;
 }
 
 }  // namespace
 
-void set_numerics_of_devices() {
+void set_numerics_of(at::Device device) {
+  if (device.is_cpu()) return;
   at::globalContext().setAllowBF16ReductionCuBLAS(false);
   at::globalContext().setAllowTF32CuBLAS(false);
   at::globalContext().setSDPUseCuDNN(false);
+}
+
+void make_current(at::Device device) {
+  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
 }
 
 at::Device choose_device(const std::string& name, const PlaceOnHost& place, const std::string& setting) {

@@ -21,10 +21,13 @@ struct PlaceOnHost {
 at::Device choose_device(const std::string& name, const PlaceOnHost& place = {},
                          const std::string& setting = "train.device");
 
-/// Sets, for the whole process, how libtorch computes on accelerators: products are added in fp32 and not in bf16 or
+/// Sets, for the whole process, how libtorch computes on an accelerator: products are added in fp32 and not in bf16 or
 /// TF32, and attention is not cuDNN's, which compiles a kernel for each new shape. choose_device calls it, and so does
-/// a model, since programs may give it a device that they have not chosen here.
-void set_numerics_of_devices();
+/// a model, since programs may give it a device that they have not chosen here. Does nothing for the CPU.
+void set_numerics_of(at::Device device);
+
+/// Makes `device` the one that libtorch's calls without a device mean in this thread. Does nothing for the CPU.
+void make_current(at::Device device);
 
 /// Returns in a few words why "auto" takes the CPU: "libtorch has no CUDA".
 std::string why_cpu();

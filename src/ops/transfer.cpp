@@ -127,7 +127,7 @@ WaitWatch::~WaitWatch() { watch_of_thread = nullptr; }
 TransferCounts transfer_counts() { return {to_device, to_host, waits}; }
 
 Tensor send(const Tensor& x, at::Device device) {
-  if (device.is_cpu()) return x;
+  if (device.is_cpu() || !x.is_cpu()) return x;
   refuse_while_recording("a copy to the device");
   // libtorch's allocators of pinned memory keep a block until the copies from it are done.
   const Tensor staged = at::empty(x.sizes(), pinned(x.scalar_type()));
@@ -187,6 +187,14 @@ const Tensor& Fetch::get() {
 
 Tensor view_of(std::span<float> values) {
   return at::from_blob(values.data(), {std::ssize(values)}, at::TensorOptions(at::kFloat));
+}
+
+Tensor empty_on_host(int64_t count, at::Device device) {
+  return at::empty({count}, at::TensorOptions(at::kFloat).pinned_memory(!device.is_cpu()));
+}
+
+float* fp32_on_host(const Tensor& x) {
+  return x.is_cpu() && x.scalar_type() == at::kFloat ? x.data_ptr<float>() : nullptr;
 }
 
 FetchAside::FetchAside(at::Device device) : device_(device) {

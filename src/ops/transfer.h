@@ -26,7 +26,8 @@ struct TransferCounts {
 };
 TransferCounts transfer_counts();
 
-/// Returns `x`, a tensor of the host, on `device`. The host does not wait, and may change `x` afterwards.
+/// Returns `x`, a tensor of the host or of `device`, on `device`: `x` itself if it is there. The host does not wait,
+/// and may change a tensor that was sent afterwards.
 Tensor send(const Tensor& x, at::Device device);
 
 /// Sets `to`, a contiguous tensor of any device, to the bytes at `from`. The host waits. Threads may call it as
@@ -52,6 +53,14 @@ class Fetch {
 
 /// Returns memory of the host as a tensor, [values.size()] fp32.
 Tensor view_of(std::span<float> values);
+
+/// Returns fp32 memory of the host without values, [count], into which copies from `device` can be queued: pinned if
+/// `device` has memory of its own.
+Tensor empty_on_host(int64_t count, at::Device device);
+
+/// Returns where the elements of `x`, contiguous, are fp32 in memory of the host; null if they are of another type or
+/// elsewhere.
+float* fp32_on_host(const Tensor& x);
 
 /// Copies from a device to the host while the device does other work: they are queued on a separate stream, after what
 /// the caller's current stream has at the time of a call.

@@ -15,7 +15,8 @@ class Mesh {
   /// the host.
   Mesh(Layout layout, comm::World& world);
   /// Makes groups for tensors of `device`, which is this rank's; not kWorld, over which the ranks agree on what the
-  /// hosts know. Sums are the library's, or have the tree's order (parallelism.device_sums). Collective.
+  /// hosts know. Sums are the library's, or have the tree's order (parallelism.device_sums). Collective. Does nothing
+  /// for the CPU, and for one rank, whose groups send nothing.
   void use(at::Device device, DeviceSums sums = DeviceSums::kLibrary);
 
   const Layout& layout() const { return layout_; }

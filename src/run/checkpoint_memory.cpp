@@ -5,6 +5,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "layout/memory.h"
+#include "ops/device_traits.h"
 
 namespace athanor::inline run {
 namespace {
@@ -44,9 +45,10 @@ void check_checkpoint_memory(const RunConfig& config, const comm::World& world, 
                              at::Device device) {
   const Layout layout(config, world.size());
   const double staging = staging_bytes(config, world, layout), kept = local_bytes(local, staging);
-  const double copies = device.is_cpu() ? 0 : staging;
+  const ops::DeviceTraits traits = ops::traits_of(device);
+  const double copies = traits.staging_on_host * staging;
   if (kept + copies == 0) return;
-  const double step = device.is_cpu() ? step_bytes(config, world, layout) : 0;
+  const double step = traits.step_on_host * step_bytes(config, world, layout);
   std::vector<std::string> parts, remedies;
   if (step > 0) parts.push_back(format_bytes(step) + " to compute");
   if (kept > 0) {

@@ -1,7 +1,5 @@
 #include "run/rank_devices.h"
 
-#include <c10/core/impl/VirtualGuardImpl.h>
-
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -81,7 +79,7 @@ at::Device choose_own(const std::string& name, const std::string& setting, const
   own.build = fmt::format("athanor {} ({}), libtorch {}", build.version, build.commit, build.libtorch);
   try {
     const at::Device device = ops::choose_device(name, place_of(world), setting);
-    if (!device.is_cpu() && world.size() > 1) {
+    if (world.size() > 1) {
       ATHANOR_CHECK(comm::have_device_backend(device.type()),
                     "this build has no collectives between {} devices; build against a libtorch that has them, or {}",
                     c10::DeviceTypeName(device.type(), /*lower_case=*/true), choosing_cpu(setting));
@@ -135,7 +133,7 @@ at::Device agree_on_devices(const std::string& name, const std::string& setting,
     all.push_back(device_from(text));
   const auto faults = find_device_faults(all, world.hosts(), setting);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
-  if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
+  ops::make_current(device);
   return device;
 }
 

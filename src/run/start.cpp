@@ -22,6 +22,7 @@
 #include "memory/preflight.h"
 #include "memory/rank_share.h"
 #include "ops/device_choice.h"
+#include "ops/device_traits.h"
 #include "record/run_folder.h"
 #include "record/run_history.h"
 #include "run/checkpoint_memory.h"
@@ -156,14 +157,14 @@ at::Device settle_device(RunConfig& config, Mesh& mesh) {
     if (config.train.device == DeviceKind::kAuto) say_why_cpu();
     return device;
   }
-  if (mesh.world().size() > 1) mesh.use(device, config.parallelism.device_sums);
+  mesh.use(device, config.parallelism.device_sums);
   const auto [name, id, free_bytes, total_bytes] = ops::facts_of(device);
   log::info("device: {}{}{}{}", mesh.world().size() > 1 ? "one for each rank, here " : "", device.str(),
             name.empty() ? "" : " (" + name + ")",
             free_bytes < 0 ? ""
                            : fmt::format(", {} of {} free", format_bytes(static_cast<double>(free_bytes)),
                                          format_bytes(static_cast<double>(total_bytes))));
-  choose_type_of_devices(config.train);
+  choose_type(config.train, ops::traits_of(device).usual_type);
   return device;
 }
 
@@ -208,7 +209,7 @@ class Start {
     say_where_it_runs(world_);
     device_ = settle_device(config_, *run_.mesh);
     keep_warmup(config_, team_);
-    keep_dtype(config_, team_, device_.is_cpu() ? "this CPU" : "the device");
+    keep_dtype(config_, team_, ops::traits_of(device_).own);
   }
 
   void open_data() {

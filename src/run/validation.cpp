@@ -73,11 +73,10 @@ double validation_loss(ModelState& model, const Dataset& validation, int64_t num
   // Pinned memory holds what is sent at once, and is kept.
   constexpr size_t kSentAtOnce = 16;
   const at::Device device = model.device();
-  const size_t slice = device.is_cpu() ? own.size() : kSentAtOnce;
   std::vector<Tensor> sums;
-  for (size_t begin = 0; begin < own.size(); begin += slice) {
+  for (size_t begin = 0; begin < own.size(); begin += kSentAtOnce) {
     std::vector<Microbatch> some(own.begin() + static_cast<std::ptrdiff_t>(begin),
-                                 own.begin() + static_cast<std::ptrdiff_t>(std::min(own.size(), begin + slice)));
+                                 own.begin() + static_cast<std::ptrdiff_t>(std::min(own.size(), begin + kSentAtOnce)));
     send_to(device, some);
     for (const TokenScores& scores : model.pipeline.score(some))  // none except on the last stage's rank
       if (sums.size() < counted) sums.push_back(scores.log_probability.sum(at::kDouble));

@@ -37,8 +37,7 @@ struct Block {
 }  // namespace
 
 StagingPool::StagingPool(const std::vector<PieceView>& pieces, const std::vector<Tensor>& values, at::Device device)
-    : memory_(at::empty({count_all(pieces, values)}, at::TensorOptions(at::kFloat).pinned_memory(!device.is_cpu()))),
-      copies_(device) {
+    : memory_(ops::empty_on_host(count_all(pieces, values), device)), copies_(device) {
   memory_.zero_();  // the pages are taken now
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "ops/device_traits.h"
 #include "ops/transfer.h"
 #include "train/microbatch.h"
 
@@ -136,8 +137,7 @@ std::unique_ptr<Stage> capture_if_wanted(const RunConfig& config, Stage& stage, 
     return nullptr;
   };
   if (!ops::Graph::exists_on(device))
-    return without(device.is_cpu() ? "there are no graphs on the CPU"
-                                   : fmt::format("there are no graphs on {}", device.str()));
+    return without(fmt::format("there are no graphs on {}", ops::traits_of(device).place));
   if (num_ranks > 1) return without("graphs are recorded for one rank so far");
   if (config.moe.router_noise != 0)
     return without(fmt::format("moe.router_noise is {}, and noise differs in each step", config.moe.router_noise));

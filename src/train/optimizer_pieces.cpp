@@ -10,10 +10,8 @@ namespace {
 using Extent = StateKind::Extent;
 
 // fp32 on the host is written and read where it lies; everything else passes through a copy.
-bool lies_as_written(const Tensor& values) { return values.scalar_type() == at::kFloat && values.is_cpu(); }
-
 PieceView piece_of(std::string tensor, Slice slice, const Tensor& values) {
-  if (lies_as_written(values)) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
+  if (float* data = ops::fp32_on_host(values)) return {std::move(tensor), std::move(slice), data};
   PieceView piece{std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<float> out) {
                     ops::fetch_bytes(values.narrow(0, first, std::ssize(out)).to(at::kFloat), out.data());
                   }};
@@ -24,7 +22,7 @@ PieceView piece_of(std::string tensor, Slice slice, const Tensor& values) {
 }
 
 TargetView target_of(std::string tensor, Slice slice, const Tensor& values) {
-  if (lies_as_written(values)) return {std::move(tensor), std::move(slice), values.data_ptr<float>()};
+  if (float* data = ops::fp32_on_host(values)) return {std::move(tensor), std::move(slice), data};
   return {std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<const float> in) {
             const Tensor part = at::empty({std::ssize(in)}, values.options().dtype(at::kFloat));
             ops::send_bytes(part, in.data());

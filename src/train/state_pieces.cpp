@@ -122,8 +122,7 @@ std::vector<PieceView> gradient_pieces(const ModelState& model) {
     const auto read = [grad](int64_t first, std::span<float> out) {
       ops::fetch_bytes(grad.narrow(0, first, std::ssize(out)), out.data());
     };
-    pieces.push_back(
-        {tensor_name("grad", *entry), slice_of(*entry, range), grad.is_cpu() ? grad.data_ptr<float>() : nullptr, read});
+    pieces.push_back({tensor_name("grad", *entry), slice_of(*entry, range), ops::fp32_on_host(grad), read});
   }
   return pieces;
 }

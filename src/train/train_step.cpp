@@ -52,7 +52,7 @@ Tensor update_and_gather(ModelState& model, OptimizerSet& optimizers, Update upd
     const Tensor count = changed.narrow(0, kind, 1);
     update.on_device.changed = count;
     const int64_t here = update_range(optimizers, update, range, observer);
-    if (changed.is_cpu()) count.add_(here);
+    if (here != 0) count.add_(here);  // a device has added its own
   };
   const auto note_counts = [&] {
     if (num_counts > 0) changed.narrow(0, kNumCounted, num_counts).copy_(optimizers.counts());

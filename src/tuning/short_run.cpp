@@ -11,6 +11,7 @@
 #include "config/training_stages.h"
 #include "memory/preflight.h"
 #include "memory/rank_share.h"
+#include "ops/device_traits.h"
 #include "run/matmul_choice.h"
 #include "run/rank_devices.h"
 #include "run/same_settings.h"
@@ -25,7 +26,7 @@ namespace {
 // Sends what the ranks of devices compute with over the groups between devices, as a run does.
 Mesh mesh_of(const RunConfig& config, comm::World& world, at::Device device) {
   Mesh mesh(Layout(config, world.size()), world);
-  if (!device.is_cpu() && world.size() > 1) mesh.use(device, config.parallelism.device_sums);
+  mesh.use(device, config.parallelism.device_sums);
   return mesh;
 }
 
@@ -111,7 +112,7 @@ void ShortRuns::open_data() {
   for (RunConfig& config : configs_) {
     config.data.seq_len = first.data.seq_len;
     config.train.dtype = type_of_first;
-    if (!device_.is_cpu()) choose_type_of_devices(config.train);
+    choose_type(config.train, ops::traits_of(device_).usual_type);
   }
   data_.stages.front().stage = stage_of(first);
   plan_supply(data_.stages, first, {}).refuse_shortages();

@@ -43,7 +43,7 @@ struct Ground {
 
 Mesh mesh_of(const RunConfig& config, const VerifyRequest& request, comm::World& world) {
   Mesh mesh(Layout(config, world.size()), world);
-  if (request.on_device() && world.size() > 1) mesh.use(request.device, config.parallelism.device_sums);
+  mesh.use(request.device, config.parallelism.device_sums);
   return mesh;
 }
 

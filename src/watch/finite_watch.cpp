@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "comm/communicator.h"
+#include "ops/device_traits.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
 #include "ops/value_statistics.h"
@@ -187,7 +188,7 @@ std::optional<NotFiniteOrigin> find_origin(const std::optional<NotFiniteSeen>& o
   if (all.rank() == found.rank) {
     found.seen = *own;
     found.host = mesh.world().host();
-    if (!device.is_cpu()) found.device = device.str();
+    found.device = ops::traits_of(device).name;
     text = text_of(found);
   }
   read_text(broadcast_text(all, text, wait_for_pending, found.rank), found);

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/exit_codes.h"
+#include "ops/device_traits.h"
 
 namespace athanor::inline watch {
 namespace {
@@ -80,7 +81,8 @@ void judge_on_one_node(NumbersVerdict& verdict, TrainState& s, const RefusedStep
   }
   const bool alone = s.model.mesh.world().size() == 1;
   if (!alone) verdict.reason = "all ranks are on one node, so that it is not proven whether the node is at fault; ";
-  const char* same = s.model.device().is_cpu() ? "node" : alone ? "device" : "devices";
+  const ops::DeviceTraits traits = ops::traits_of(s.model.device());
+  const std::string& same = alone ? traits.part : traits.parts;
   verdict.reason +=
       again ? fmt::format("it comes up again when the step is computed again on the same {}", same)
             : fmt::format("all is finite when the step is computed again on the same {}: it came up once", same);

@@ -14,6 +14,7 @@
 
 #include "base/text.h"
 #include "base/wall_clock.h"
+#include "ops/device_traits.h"
 #include "ops/transfer.h"
 #include "watch/device_link.h"
 
@@ -55,15 +56,16 @@ double product_s(at::Device device, int64_t n) {
 // An accelerator needs large products to show its speed. Small ones take it less than half a millisecond (537 GFLOP/s);
 // a device that takes longer, such as one that the host plays, is measured with these.
 double products_gflops(at::Device device) {
-  constexpr int64_t kSmall = 512, kLarge = 4096;
+  constexpr int64_t kSmall = 512;
+  const int64_t large = ops::traits_of(device).large_product;
   const auto gflops = [](int64_t n, double seconds) { return 2e-9 * std::pow(static_cast<double>(n), 3) / seconds; };
   const double small_s = product_s(device, kSmall);
-  if (device.is_cpu() || small_s > 0.5e-3) return gflops(kSmall, small_s);
-  return gflops(kLarge, product_s(device, kLarge));
+  if (large == kSmall || small_s > 0.5e-3) return gflops(kSmall, small_s);
+  return gflops(large, product_s(device, large));
 }
 
 double copies_gb_s(at::Device device) {
-  const int64_t bytes = int64_t{1} << (device.is_cpu() ? 24 : 28);  // more than a cache has for one core
+  const int64_t bytes = ops::traits_of(device).large_copy_bytes;
   const auto options = at::TensorOptions(at::kByte).device(device);
   const Tensor from = at::ones({bytes}, options), to = at::empty({bytes}, options);
   return 2e-9 * static_cast<double>(bytes) / least_time(device, [&] { to.copy_(from); });

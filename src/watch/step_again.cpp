@@ -50,13 +50,9 @@ void take_over_weights(const Tensor& own, const Tensor& other, const Neighbours&
       const int64_t begin = std::min(at, of.numel());
       return of.narrow(0, begin, std::min(kMessageElements, of.numel() - begin));
     };
-    const auto on_host = [](const Tensor& x) {
-      return x.is_cpu() ? x : at::empty(x.sizes(), at::TensorOptions(x.scalar_type()));
-    };
-    const Tensor sent = on_host(part(own)), received = on_host(part(other));
-    if (!own.is_cpu()) ops::fetch_bytes(part(own), sent.data_ptr());
-    exchange(with, sent, received);
-    if (!other.is_cpu()) ops::send_bytes(part(other), received.data_ptr());
+    const Tensor to = part(other), received = at::empty(to.sizes(), at::TensorOptions(to.scalar_type()));
+    exchange(with, ops::fetch(part(own)), received);
+    ops::send_bytes(to, received.data_ptr());
   }
 }
 
@@ -91,7 +87,7 @@ std::optional<NotFiniteOrigin> with_other_sequences(TrainState& s, const Refused
 struct SecondModel {
   SecondModel(TrainState& s, comm::World& world, const std::shared_ptr<FiniteWatch>& first_watch)
       : mesh(s.model.mesh.layout(), world), observers(s.observers) {
-    if (!s.model.device().is_cpu()) mesh.use(s.model.device(), s.config.parallelism.device_sums);
+    mesh.use(s.model.device(), s.config.parallelism.device_sums);
     watch = std::make_shared<FiniteWatch>(mesh);
     watch->see_parts(true);
     observers.remove(first_watch);

@@ -16,7 +16,7 @@ ATHANOR_CORE_ENTRY(probe) {
   return in_world({}, [&](comm::World& world, RunContext&) {
     const at::Device device = agree_on_devices(given.device, "--device", world);
     Mesh mesh(Layout(RunConfig(), world.size()), world);
-    if (world.size() > 1) mesh.use(device);
+    mesh.use(device);
     const Probe measured = measure_probe(mesh, device, given.folder);
     if (!mesh.is_first()) return 0;
     const auto slow = find_slow_parts(measured);

@@ -17,6 +17,7 @@
 #include "memory/preflight.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
+#include "ops/device_traits.h"
 #include "parallel/share.h"
 #include "run/dry_run.h"
 #include "run/in_world.h"
@@ -86,7 +87,7 @@ ATHANOR_CORE_ENTRY(verify) {
     require_same_settings(config, world);
     require_same_options(compared_options(given), world);
     const at::Device device = agree_on_devices(config, world);
-    if (!device.is_cpu()) choose_type_of_devices(config.train);  // as a run there has it
+    choose_type(config.train, ops::traits_of(device).usual_type);  // as a run there has it
     refuse_differing_types(config, world);
     std::vector<TypedRun> runs;
     for (const std::string& dtype : types_to_verify(config, given.dtype, reference))

@@ -1,0 +1,34 @@
+#pragma once
+// What differs between the kinds of devices, as values. Code takes the value that it needs, and does not ask for the
+// kind.
+
+#include <cstdint>
+#include <string>
+
+#include "ops/tensor.h"
+
+namespace athanor::ops {
+
+struct DeviceTraits {
+  std::string kind;   ///< libtorch's name: "cpu", "cuda"
+  std::string place;  ///< "the CPU", "cuda:0"
+
+  // In messages of a rank:
+  std::string own;          ///< what it computes on: "this CPU", "the device"
+  std::string name;         ///< the device beside its host: "cuda:0"; empty for the CPU
+  std::string on_kind;      ///< " on cuda"; empty for the CPU
+  std::string part, parts;  ///< what computed wrong numbers, for one rank and for several: "node", "devices"
+
+  // For measurements:
+  int64_t large_product;     ///< rows and columns of matrices whose product shows the speed
+  int64_t large_copy_bytes;  ///< more than the caches that one of its copies passes through
+
+  // What a run takes of the host's memory, as shares:
+  double step_on_host;     ///< the part of a step's memory: parameters, state, activations
+  double staging_on_host;  ///< the part of the copies from which checkpoints are written
+  /// The type in which a run computes that asks for none; empty: what its configuration says.
+  std::string usual_type;
+};
+DeviceTraits traits_of(at::Device device);
+
+}  // namespace athanor::ops
