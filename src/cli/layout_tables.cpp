@@ -161,8 +161,8 @@ std::string schedule_text(const RunConfig& config, const Layout& layout) {
                                  p.pipeline_schedule.word(), microbatches, 100 * formula);
   const int64_t actions = 2 * microbatches * chunks;
   if (actions * layout.pipeline() > kPlayedActions) return text + "\n";
-  const Schedule schedule =
-      make_schedule(p.pipeline_schedule.word(), layout.pipeline(), static_cast<int>(chunks), static_cast<int>(microbatches));
+  const Schedule schedule = make_schedule(p.pipeline_schedule.word(), layout.pipeline(), static_cast<int>(chunks),
+                                          static_cast<int>(microbatches));
   const ScheduleFacts facts = check_schedule(schedule);
   std::vector<std::string> in_flight;
   for (const int most : facts.in_flight) in_flight.push_back(std::to_string(most));

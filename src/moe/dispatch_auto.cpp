@@ -138,8 +138,8 @@ std::string key_of(const DispatchShape& s, const DispatchOptions& given, int wor
       "{} tokens of {}, {} of {} experts of {}{}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks",
       s.tokens, s.hidden, s.k, s.num_experts, s.intermediate,
       s.most_of_expert < 0 ? "" : fmt::format(" with at most {} tokens of a rank", s.most_of_expert),
-      c10::toString(s.dtype), ops::traits_of(s.device).on_kind, world, experts, given.inner_ranks,
-      word_of(given.kind), given.chunks);
+      c10::toString(s.dtype), ops::traits_of(s.device).on_kind, world, experts, given.inner_ranks, word_of(given.kind),
+      given.chunks);
 }
 
 std::optional<DispatchOptions> read_cache(const std::filesystem::path& path, const std::string& key, int inner_ranks) {

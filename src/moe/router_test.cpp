@@ -243,7 +243,9 @@ TEST(Router, TakesNoTokens) {
     const Routing r = route(at::empty({0, kHidden}), random_router(24), o, 2);
     EXPECT_EQ(r.expert_ids_TK.sizes(), (std::vector<int64_t>{0, kTopK}));
     ASSERT_EQ(r.counts.defined(), training);
-    if (training) EXPECT_EQ(numbers_of(r).moved, 0);
+    if (training) {
+      EXPECT_EQ(numbers_of(r).moved, 0);
+    }
   }
 }
 

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/adamw.h"
 #include "ops/device/on_stream.h"
+#include "ops/master.h"
 #include "ops/update_memory.h"
 
 namespace athanor::ops {

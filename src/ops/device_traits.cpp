@@ -1,5 +1,7 @@
 #include "ops/device_traits.h"
 
+#include <limits>
+
 namespace athanor::ops {
 
 DeviceTraits traits_of(at::Device device) {
@@ -16,6 +18,7 @@ DeviceTraits traits_of(at::Device device) {
             .large_copy_bytes = int64_t{1} << 24,  // more than one core's cache
             .step_on_host = 1,
             .staging_on_host = 0,
+            .sent_at_once = std::numeric_limits<size_t>::max(),
             .usual_type = ""};
   }
   return {.kind = kind,
@@ -29,6 +32,7 @@ DeviceTraits traits_of(at::Device device) {
           .large_copy_bytes = int64_t{1} << 28,
           .step_on_host = 0,
           .staging_on_host = 1,
+          .sent_at_once = 16,
           .usual_type = "bfloat16"};
 }
 

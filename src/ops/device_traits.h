@@ -2,6 +2,7 @@
 // What differs between the kinds of devices, as values. Code takes the value that it needs, and does not ask for the
 // kind.
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 
@@ -26,6 +27,8 @@ struct DeviceTraits {
   // What a run takes of the host's memory, as shares:
   double step_on_host;     ///< the part of a step's memory: parameters, state, activations
   double staging_on_host;  ///< the part of the copies from which checkpoints are written
+  /// The number of microbatches of a validation that are sent there together, from pinned memory, which is kept.
+  size_t sent_at_once;
   /// The type in which a run computes that asks for none; empty: what its configuration says.
   std::string usual_type;
 };

@@ -2,6 +2,7 @@
 
 #include "ops/lamb.h"
 
+#include "ops/master.h"
 #include "ops/testing/op_testing.h"
 #include "ops/update_memory.h"
 

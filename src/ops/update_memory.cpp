@@ -1,7 +1,7 @@
 #include "ops/update_memory.h"
 
-#include "ops/master.h"
 #include "ops/device/on_stream.h"
+#include "ops/master.h"
 
 namespace athanor::ops {
 

@@ -3,8 +3,8 @@
 
 #include "ops/update.h"
 
-#include "ops/testing/op_testing.h"
 #include "ops/master.h"
+#include "ops/testing/op_testing.h"
 
 namespace athanor::ops::update_test {
 namespace {

@@ -7,6 +7,7 @@
 
 #include "base/log.h"
 #include "base/text.h"
+#include "ops/device_traits.h"
 #include "ops/transfer.h"
 #include "run/kept_defaults.h"
 #include "train/microbatch.h"
@@ -70,13 +71,13 @@ double validation_loss(ModelState& model, const Dataset& validation, int64_t num
   }
   const Batch batch = read_together(mesh, [&] { return read_rows(validation, rows, numbers, at_once); });
   auto own = pick_microbatches(batch, numbers, config, eos_id);
-  // Pinned memory holds what is sent at once, and is kept.
-  constexpr size_t kSentAtOnce = 16;
   const at::Device device = model.device();
+  const size_t sent_at_once = ops::traits_of(device).sent_at_once;
   std::vector<Tensor> sums;
-  for (size_t begin = 0; begin < own.size(); begin += kSentAtOnce) {
-    std::vector<Microbatch> some(own.begin() + static_cast<std::ptrdiff_t>(begin),
-                                 own.begin() + static_cast<std::ptrdiff_t>(std::min(own.size(), begin + kSentAtOnce)));
+  for (size_t begin = 0, count = 0; begin < own.size(); begin += count) {
+    count = std::min(own.size() - begin, sent_at_once);
+    const auto first = own.begin() + static_cast<std::ptrdiff_t>(begin);
+    std::vector<Microbatch> some(first, first + static_cast<std::ptrdiff_t>(count));
     send_to(device, some);
     for (const TokenScores& scores : model.pipeline.score(some))  // none except on the last stage's rank
       if (sums.size() < counted) sums.push_back(scores.log_probability.sum(at::kDouble));

@@ -12,6 +12,7 @@
 #include "ops/tensor.h"
 #include "ops/transfer.h"
 #include "ops/value_statistics.h"
+#include "parallel/share.h"
 #include "train/stopwatches.h"
 
 namespace athanor::inline watch {
