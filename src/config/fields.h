@@ -5,7 +5,7 @@
 //     f.field("lr", lr, "peak learning rate", positive());
 //   }
 //
-// The visitors read TOML (toml_reader.h), write it and list the names (dump.h), and check values (field_faults.h).
+// The visitors read TOML (toml_reader.h), write it and list the names (dump.h), and check values (model_checks.cpp).
 
 #include <fmt/core.h>
 

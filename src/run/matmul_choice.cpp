@@ -149,12 +149,12 @@ MatmulPaths paths_of(const std::string& text, const std::string& name) {
   return paths;
 }
 
-MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin) {
+MatmulChoice choose_matmul_paths(const RunConfig& config, const ResumePoint& begin) {
   const at::ScalarType type = type_of(config);
   const auto file = RunFolder{config.train.run_dir}.matmul();
   // A run that begins at another run's checkpoint chooses for itself.
   const bool goes_on =
-      begin.from == Beginning::From::kNewest || (begin.from == Beginning::From::kPath && begin.attempt > 1);
+      begin.from == ResumePoint::From::kNewest || (begin.from == ResumePoint::From::kPath && begin.attempt > 1);
   if (const auto asked = ops::asked_matmul_paths()) return choice_of(*asked, type, file);
   std::optional<MatmulPaths> kept;
   if (std::filesystem::exists(file)) kept = paths_of(read_file(file), file.string());
@@ -204,7 +204,7 @@ MatmulChoice put_in_force(const std::function<MatmulChoice()>& choose, const Tea
 
 }  // namespace
 
-MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team) {
+MatmulChoice settle_matmul_paths(const RunConfig& config, const ResumePoint& begin, const Team& team) {
   return put_in_force([&] { return choose_matmul_paths(config, begin); }, team);
 }
 

@@ -9,7 +9,7 @@
 #include "checkpoint/team.h"
 #include "config/run_config.h"
 #include "ops/matmul_paths.h"
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 
 namespace athanor::inline run {
 
@@ -26,13 +26,13 @@ struct MatmulChoice {
 /// - a measurement of which paths are fastest for the type that the run trains in.
 /// @param config  of the first training phase, with the length of its sequences (data.seq_len is not 0).
 /// @throws ConfigError for a path that this CPU lacks.
-MatmulChoice choose_matmul_paths(const RunConfig& config, const Beginning& begin);
+MatmulChoice choose_matmul_paths(const RunConfig& config, const ResumePoint& begin);
 
 /// Chooses for all ranks and puts the choice in force (ops::set_matmul_paths): the first rank chooses, and all take its
 /// choice. Collective over `team`.
 /// @return on the first rank its whole choice; elsewhere only the paths.
 /// @throws ConfigError on every rank, if one lacks a path or has another ATHANOR_MATMUL.
-MatmulChoice settle_matmul_paths(const RunConfig& config, const Beginning& begin, const Team& team);
+MatmulChoice settle_matmul_paths(const RunConfig& config, const ResumePoint& begin, const Team& team);
 /// The same without a run, and without a measurement, which may come out differently the next time: as ATHANOR_MATMUL
 /// asks, else the default of the first rank's CPU.
 void settle_matmul_paths(const Team& team);

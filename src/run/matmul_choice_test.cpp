@@ -34,9 +34,9 @@ class MatmulChoiceTest : public testing::Test {
     fs::remove_all(folder_);
   }
   void record(const std::string& text) { write_file_atomically(RunFolder{folder_}.matmul(), text); }
-  static Beginning goes_on() {
-    Beginning begin;
-    begin.from = Beginning::From::kNewest;
+  static ResumePoint goes_on() {
+    ResumePoint begin;
+    begin.from = ResumePoint::From::kNewest;
     return begin;
   }
 

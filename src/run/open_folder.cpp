@@ -44,7 +44,7 @@ fs::path free_name(const fs::path& path, int64_t attempt, const std::string& tex
 
 // Returns a name such as "abandoned-004" under which there is nothing yet. It is next to each folder, since either may
 // be a link to another disk, and no rotation uses the name.
-std::string name_for_abandoned(const Beginning& begin) {
+std::string name_for_abandoned(const ResumePoint& begin) {
   const auto name = [](int64_t number) { return fmt::format("abandoned-{:03}", number); };
   return name(free_number(begin.attempt, [&](int64_t number) {
     return std::ranges::any_of(begin.abandoned, [&](const fs::path& each) {
@@ -63,12 +63,12 @@ struct Kept {
 };
 
 Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) {
-  const Beginning& begin = opening.begin;
+  const ResumePoint& begin = opening.begin;
   Kept kept;
   kept.abandoned = name_for_abandoned(begin);
   // Lines of another branch are not reported again, and a run that begins at step 0 again reports none of its lines:
   // both stay.
-  const bool from_nothing = begin.from == Beginning::From::kNothing && fs::exists(folder.metrics());
+  const bool from_nothing = begin.from == ResumePoint::From::kNothing && fs::exists(folder.metrics());
   if (from_nothing || (begin.anew && tells_more_than(folder.metrics(), opening.step)))
     kept.metrics = free_name(folder.metrics(), begin.attempt - 1, read_file(folder.metrics()));
   kept.config_is = dump_run_config(opening.config);
@@ -77,7 +77,7 @@ Kept choose_what_is_kept(const FolderOpening& opening, const RunFolder& folder) 
   return kept;
 }
 
-std::vector<std::string> move_aside(const Beginning& begin, const std::string& name) {
+std::vector<std::string> move_aside(const ResumePoint& begin, const std::string& name) {
   std::vector<std::string> moved;
   for (const fs::path& each : begin.abandoned) {
     if (!fs::exists(each)) continue;  // clean_leftovers has restored its name
@@ -89,9 +89,9 @@ std::vector<std::string> move_aside(const Beginning& begin, const std::string& n
   return moved;
 }
 
-void keep_metrics(const RunFolder& folder, const Beginning& begin, const fs::path& name) {
+void keep_metrics(const RunFolder& folder, const ResumePoint& begin, const fs::path& name) {
   if (name.empty()) return;
-  if (begin.from == Beginning::From::kNothing) return rename_to(folder.metrics(), name);
+  if (begin.from == ResumePoint::From::kNothing) return rename_to(folder.metrics(), name);
   write_file_atomically(name, read_file(folder.metrics()));
 }
 

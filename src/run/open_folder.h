@@ -7,14 +7,14 @@
 
 #include "checkpoint/verified_load.h"
 #include "config/run_config.h"
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 
 namespace athanor::inline run {
 
 /// What a start of a run writes into the run's folder.
 struct FolderOpening {
   const RunConfig& config;  ///< resolved
-  const Beginning& begin;
+  const ResumePoint& begin;
   int64_t step;                             ///< the step after which the run continues
   std::filesystem::path tokenizer;          ///< the tokenizer file that the data was prepared with
   std::string dispatch_record;              ///< text for dispatch.json; empty: the file stays as it is

@@ -26,7 +26,7 @@ TEST_F(OpenFolder, WhatWasKeptStaysWhereTheCountOfAttemptsWasLost) {
   write("metrics.jsonl", "{\"step\":8}\n");
   write("config.toml", "[optimizer]\nlr = 0.5\n");
   const RunConfig back = config((folder_ / "models" / "step-00000004").string());
-  const auto opened = open_run_folder({back, plan_beginning(back), 4, {}, ""});
+  const auto opened = open_run_folder({back, plan_resume_point(back), 4, {}, ""});
   EXPECT_EQ(opened.abandoned, std::vector{(folder_ / "models/abandoned-002/step-00000008").string()});
   for (const char* name : {"metrics-000.jsonl", "log/last-words-000.json", "configs/config-000.toml"})
     EXPECT_EQ(read_file(folder_ / name), "earlier") << name;
@@ -43,7 +43,7 @@ TEST_F(OpenFolder, MetricsOfStepsThatComeAgainAreKeptUnlessTheRunGoesOn) {
   const auto keeps = [&](const fs::path& resume, int64_t step) {
     RunConfig run = config(resume.string());
     run.train.run_dir = root.string();
-    open_run_folder({run, plan_beginning(run), step, {}, ""});
+    open_run_folder({run, plan_resume_point(run), step, {}, ""});
     return fs::exists(kept);
   };
   EXPECT_FALSE(keeps("auto", 4));  // killed after step 5, which comes again
@@ -59,16 +59,16 @@ TEST_F(OpenFolder, AConfigurationThatCannotBeReadIsFoundBeforeTheFolderChanges) 
   for (const int64_t step : {4, 8}) add_model(step);
   fs::create_directories(folder_ / "config.toml");
   const RunConfig back = config((folder_ / "models" / "step-00000004").string());
-  EXPECT_SAYS(message_of<IoError>([&] { open_run_folder({back, plan_beginning(back), 4, {}, ""}); }), "config.toml");
+  EXPECT_SAYS(message_of<IoError>([&] { open_run_folder({back, plan_resume_point(back), 4, {}, ""}); }), "config.toml");
   EXPECT_FALSE(fs::exists(folder_ / "models" / "abandoned-001") || fs::exists(folder_ / "checkpoints"));
 }
 
 TEST_F(OpenFolder, AStartThatIsCutWhileItOpensTheFolderMayBeRepeated) {
   add("data/tokenizer.json");
   const RunConfig run = config();
-  open_run_folder({run, plan_beginning(run), 0, folder_ / "data/tokenizer.json", ""});
+  open_run_folder({run, plan_resume_point(run), 0, folder_ / "data/tokenizer.json", ""});
   EXPECT_TRUE(fs::exists(folder_ / "tokenizer.json"));  // and killed here, before its first event
-  EXPECT_EQ(plan_beginning(run).from, Beginning::From::kNothing);
+  EXPECT_EQ(plan_resume_point(run).from, ResumePoint::From::kNothing);
 }
 
 }  // namespace

@@ -31,7 +31,7 @@
 #include "saves/requests.h"
 #include "saves/run_saves.h"
 #include "train/unreadable_data.h"
-#include "watch/recorded_probe.h"
+#include "watch/probe.h"
 
 namespace athanor::inline run {
 namespace {

@@ -31,7 +31,7 @@
 #include "run/matmul_choice.h"
 #include "run/open_folder.h"
 #include "run/rank_devices.h"
-#include "run/run_place.h"
+#include "run/refused_places.h"
 #include "run/same_settings.h"
 #include "run/start_lines.h"
 #include "run/validation.h"
@@ -46,12 +46,12 @@ namespace fs = std::filesystem;
 namespace {
 
 // Gives all ranks what the first rank has found in the folder.
-Beginning agree_on_beginning(const RunConfig& config, const Team& team) {
-  return Beginning::from_text(team.from_first([&] { return plan_beginning(config).to_text(); }));
+ResumePoint agree_on_resume_point(const RunConfig& config, const Team& team) {
+  return ResumePoint::from_text(team.from_first([&] { return plan_resume_point(config).to_text(); }));
 }
 
 // Writes the first lines of an attempt into the run's history.
-void tell_history(const TrainState& state, const Beginning& begin, const FilledState& filled,
+void tell_history(const TrainState& state, const ResumePoint& begin, const FilledState& filled,
                   const OpenedFolder& opened, const MatmulChoice& matmul) {
   const fs::path& from = filled.from;
   const comm::World& world = state.model.mesh.world();
@@ -95,7 +95,7 @@ fs::path tokenizer_of(const RunData& data) {
 }
 
 // All ranks have one folder, which the first rank writes.
-void open_folder(const StartedRun& run, const Beginning& begin, const FilledState& filled, const MatmulChoice& matmul) {
+void open_folder(const StartedRun& run, const ResumePoint& begin, const FilledState& filled, const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const fs::path tokenizer = tokenizer_of(run.data);
   team_of(*run.mesh).on_first([&] {
@@ -198,8 +198,8 @@ class Start {
   }
 
   // Finds what the run continues from.
-  void find_beginning() {
-    begin_ = agree_on_beginning(config_, team_);
+  void find_resume_point() {
+    begin_ = agree_on_resume_point(config_, team_);
     local_ = look_for_local(config_, begin_, *run_.mesh);
     if (!local_->choice) begin_.require_allowed();
   }
@@ -240,7 +240,7 @@ class Start {
   // The last errors that can be found before the state is filled.
   void check_without_state() {
     check_checkpoint_memory(stages().front().stage.config, world_, *local_, device_);
-    if (begin_.from == Beginning::From::kNothing) plan_supply(stages(), config_, {}).refuse_shortages();
+    if (begin_.from == ResumePoint::From::kNothing) plan_supply(stages(), config_, {}).refuse_shortages();
   }
 
   void fill(const DataLedger* data_from) {
@@ -307,8 +307,8 @@ class Start {
   const SignalGuard& signals_;
   StartedRun run_;
   Team team_;
-  Beginning begin_;
-  std::optional<LocalStart> local_;  // after find_beginning
+  ResumePoint begin_;
+  std::optional<LocalStart> local_;  // after find_resume_point
   at::Device device_ = at::kCPU;
   MatmulChoice matmul_;
   FilledState filled_;
@@ -340,7 +340,7 @@ StartedRun start_run(RunConfig config, comm::World& world, RunContext& context, 
   Start start(std::move(config), world, context, signals);
   start.agree_on_settings();
   start.lock_folder();
-  start.find_beginning();
+  start.find_resume_point();
   start.settle_device_and_types();
   start.open_data();
   start.check_memory_of_stages();

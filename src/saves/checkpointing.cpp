@@ -25,7 +25,7 @@
 #include "config/dump.h"
 #include "config/precision.h"
 #include "record/run_folder.h"
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 #include "saves/progress.h"
 #include "saves/router_state.h"
 #include "train/state_pieces.h"
@@ -143,7 +143,7 @@ void load_progress(TrainState& state, const fs::path& model_folder) {
   const fs::path file = model_folder / kProgressFile;
   if (!fs::exists(file)) {
     ATHANOR_CHECK_CHECKPOINT(
-        place_in_run(state.config.train.run_dir, model_folder).empty(),
+        path_in_run(state.config.train.run_dir, model_folder).empty(),
         "{} is of this run and lacks {}, which has the step that it had reached: the run would begin at step 0 and "
         "replace its later models; put the file back, or take another checkpoint",
         model_folder.string(), kProgressFile);

@@ -44,7 +44,7 @@ void resume_from_path(TrainState& state, const fs::path& path) {
 }
 
 // The newest model of a run that keeps no full checkpoint may be damaged; older ones are only used on request.
-void resume_from_newest_model(TrainState& state, const Beginning& begin) {
+void resume_from_newest_model(TrainState& state, const ResumePoint& begin) {
   try {
     resume_from_path(state, begin.path);
   } catch (const CheckpointError& error) {
@@ -99,14 +99,14 @@ bool start_fresh(TrainState& state) {
 }
 
 // Returns nothing if the local checkpoint cannot be loaded.
-std::optional<FilledState> resume_from_local(TrainState& state, Beginning& begin, const LocalStart& local) {
+std::optional<FilledState> resume_from_local(TrainState& state, ResumePoint& begin, const LocalStart& local) {
   const auto from = load_local(state, local);
   if (!from) return std::nullopt;
   log::info("resumed from the local checkpoint {} at step {}", from->string(), state.position.step);
   // From here on as for a run that continues from its newest checkpoint.
   for (const auto& note : begin.notes_of_local) log::warn_on_all("{}", note);
-  Beginning newest;
-  newest.from = Beginning::From::kNewest;
+  ResumePoint newest;
+  newest.from = ResumePoint::From::kNewest;
   newest.step = begin.step;
   newest.branch = begin.branch_of_local();
   newest.attempt = begin.attempt;
@@ -115,7 +115,7 @@ std::optional<FilledState> resume_from_local(TrainState& state, Beginning& begin
 }
 
 // A local checkpoint that is older than the newest one in the run's folder is taken if that cannot be.
-FilledState resume_from_newest_of_both(TrainState& state, Beginning& begin, const LocalStart& local) {
+FilledState resume_from_newest_of_both(TrainState& state, ResumePoint& begin, const LocalStart& local) {
   const RunFolder folder{state.config.train.run_dir};
   FilledState filled = resume_from_newest(state, folder);
   const int64_t step = state.position.step;
@@ -131,22 +131,22 @@ FilledState resume_from_newest_of_both(TrainState& state, Beginning& begin, cons
 
 }  // namespace
 
-FilledState fill_state(TrainState& state, Beginning& begin, const LocalStart& local) {
+FilledState fill_state(TrainState& state, ResumePoint& begin, const LocalStart& local) {
   if (local.choice && local.choice->step > begin.step) {
     if (auto filled = resume_from_local(state, begin, local)) return *filled;
   }
   begin.require_allowed();
   for (const auto& note : begin.notes) log::warn_on_all("{}", note);
   switch (begin.from) {
-    case Beginning::From::kNewest: return resume_from_newest_of_both(state, begin, local);
-    case Beginning::From::kPath:
+    case ResumePoint::From::kNewest: return resume_from_newest_of_both(state, begin, local);
+    case ResumePoint::From::kPath:
       if (begin.older.empty()) {
         resume_from_path(state, begin.path);
       } else {
         resume_from_newest_model(state, begin);
       }
       return {begin.path};
-    case Beginning::From::kNothing: break;
+    case ResumePoint::From::kNothing: break;
   }
   note_all_fresh(state);
   return {{}, start_fresh(state)};

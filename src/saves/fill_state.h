@@ -7,7 +7,7 @@
 #include <optional>
 
 #include "checkpoint/verified_load.h"
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 #include "saves/local_start.h"
 #include "train/train_state.h"
 
@@ -23,6 +23,6 @@ struct FilledState {
 /// Fills the state from what `begin` and `local` have found, and passes over what is damaged, with warnings. If it
 /// comes from a local checkpoint, `begin` becomes that of a run that continues from its newest checkpoint. Collective.
 /// @throws CheckpointError if nothing that may be taken is in order, or what is there does not fit.
-FilledState fill_state(TrainState& state, Beginning& begin, const LocalStart& local);
+FilledState fill_state(TrainState& state, ResumePoint& begin, const LocalStart& local);
 
 }  // namespace athanor::inline saves

@@ -21,8 +21,8 @@ class LocalResumes : public Ranks {
     c.checkpoint.local_interval = 1;
     return c;
   }
-  static Beginning start_number(int64_t attempt) {
-    Beginning begin;
+  static ResumePoint start_number(int64_t attempt) {
+    ResumePoint begin;
     begin.attempt = attempt;
     return begin;
   }

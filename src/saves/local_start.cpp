@@ -11,7 +11,7 @@
 #include "base/log.h"
 #include "base/text.h"
 #include "layout/memory.h"
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 #include "train/state_pieces.h"
 
 namespace athanor::inline saves {
@@ -59,7 +59,7 @@ std::string list_as_text(const LocalStart& local) {
 }
 
 std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std::string>& lists,
-                                  const Beginning& begin) {
+                                  const ResumePoint& begin) {
   std::vector<std::vector<LocalPart>> parts(static_cast<size_t>(nodes.size()));
   std::vector<std::string> notes;
   for (size_t rank = 0; rank < lists.size(); ++rank) {
@@ -72,12 +72,12 @@ std::optional<LocalChoice> choose(const RankNodes& nodes, const std::vector<std:
   }
   auto choice = choose_local(parts, begin.step, begin.branch_of_local(), notes);
   for (const std::string& note : notes) log::warn("{}", note);
-  if (choice || begin.from != Beginning::From::kNewest) return choice;
+  if (choice || begin.from != ResumePoint::From::kNewest) return choice;
   std::vector<std::string> of_older;  // for the case that the newest one in the run's folder is damaged
   return choose_local(parts, -1, begin.branch_of_local(), of_older);
 }
 
-std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const Beginning& begin, const Team& team) {
+std::optional<LocalChoice> agree_on_choice(const LocalStart& local, const ResumePoint& begin, const Team& team) {
   const bool lists = local.nodes.is_leader(team.index);
   const auto all = team.texts_on_first(lists ? list_as_text(local) : "");
   const std::string text = team.from_first([&] {
@@ -141,7 +141,7 @@ void check_place(const RunConfig& config, const LocalStart& local, int node) {
 
 }  // namespace
 
-LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const Mesh& mesh) {
+LocalStart look_for_local(const RunConfig& config, const ResumePoint& begin, const Mesh& mesh) {
   const Team team = team_of(mesh);
   LocalStart local{RankNodes(mesh.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
   const int node = local.nodes.node_of(team.index);

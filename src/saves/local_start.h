@@ -8,7 +8,7 @@
 #include "checkpoint/local_store.h"
 #include "parallel/mesh.h"
 #include "parallel/rank_nodes.h"
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 #include "saves/local_save.h"
 
 namespace athanor::inline saves {
@@ -26,7 +26,7 @@ struct LocalStart {
 /// Looks for local checkpoints that are newer than what `begin` continues from, and checks that checkpoint.local_dir
 /// can be used: that it can be made on each node, and has room. Changes nothing. Collective over the mesh's world.
 /// @throws ConfigError, with the node, if it cannot be used.
-LocalStart look_for_local(const RunConfig& config, const Beginning& begin, const Mesh& mesh);
+LocalStart look_for_local(const RunConfig& config, const ResumePoint& begin, const Mesh& mesh);
 
 /// Records where local checkpoints are written, in where.json of the run's folder: where the next start looks for them.
 /// To be called on the first rank. @throws IoError.

@@ -122,7 +122,7 @@ ShortRun::ShortRun(const RunConfig& config, const ShortRuns& runs)
     : mesh_(mesh_of(config, runs.world(), runs.device())),
       state_(config, data_identity(runs.data().stages), mesh_, {.device = runs.device()}),
       batches_(state_, mesh_, {{stage_of(config), runs.data().stages.front().train, {}}}) {
-  Beginning begin;
+  ResumePoint begin;
   const LocalStart no_local{RankNodes(runs.world().hosts(), static_cast<int>(config.topology.ranks_per_node))};
   fill_state(state_, begin, no_local);
   refuse_zero_routers(config, state_.model.parameters);

@@ -12,10 +12,14 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
+#include "base/append_file.h"
+#include "base/error.h"
+#include "base/log.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "ops/device_traits.h"
 #include "ops/transfer.h"
+#include "record/run_folder.h"
 #include "watch/device_link.h"
 
 namespace athanor::inline watch {
@@ -262,6 +266,25 @@ std::string describe_slow_parts(const std::vector<SlowPart>& slow, const std::ve
     parts.push_back(fmt::format("rank {} ({}): {} {:.3g} {}, the median is {:.3g}", part.rank,
                                 hosts[static_cast<size_t>(part.rank)], part.what, part.value, part.unit, part.median));
   return "the probe found slow parts: " + join_first(parts, kMostPartsNamed, "; ");
+}
+
+void probe_and_record(const Mesh& mesh, const RunContext& at, const ProbedRun& run, const std::string& why) {
+  const auto& hosts = mesh.world().hosts();
+  const Probe found = measure_probe(mesh, run.device, run.run_dir);
+  if (!mesh.is_first()) return;
+  const RunFolder folder{run.run_dir};
+  std::error_code failed;
+  std::filesystem::remove(folder.probe_request(), failed);
+  const auto slow = find_slow_parts(found);
+  try {
+    AppendFile(folder.probes()).append(probe_json(found, slow, hosts, at.attempt, run.step, why) + "\n");
+  } catch (const IoError& error) {
+    log::warn("the probe is not recorded: {}", error.what());
+  }
+  const std::string line = describe_slow_parts(slow, hosts);
+  if (!line.empty() && !run.shares_cores) log::warn("{}", line);
+  if (why != "start")
+    log::info("probed the ranks in {:.2f} s; {} has what they measured", found.seconds, folder.probes().string());
 }
 
 }  // namespace athanor::inline watch

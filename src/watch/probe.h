@@ -8,6 +8,7 @@
 
 #include "ops/tensor.h"
 #include "parallel/mesh.h"
+#include "train/run_context.h"
 
 namespace athanor::inline watch {
 
@@ -49,5 +50,17 @@ std::string describe_probe(const Probe& probe, const std::vector<SlowPart>& slow
                            const std::vector<std::string>& hosts);
 /// Returns a line for the log about at most four slow parts; "" if there are none.
 std::string describe_slow_parts(const std::vector<SlowPart>& slow, const std::vector<std::string>& hosts);
+
+/// What a run tells of itself for the record of a probe.
+struct ProbedRun {
+  std::string run_dir;
+  at::Device device = at::kCPU;
+  int64_t step = 0;           ///< the last one that was done
+  bool shares_cores = false;  ///< ranks of the first host do: they measure each other, so that no one is warned
+};
+
+/// Measures the ranks, adds a line to probes.jsonl, and warns of what is slow. Collective over the world.
+/// @param why  "start" or "asked".
+void probe_and_record(const Mesh& mesh, const RunContext& at, const ProbedRun& run, const std::string& why);
 
 }  // namespace athanor::inline watch

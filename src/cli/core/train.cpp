@@ -11,7 +11,7 @@
 #include "ops/cpu_allocator.h"
 #include "run/in_world.h"
 #include "run/run.h"
-#include "run/run_place.h"
+#include "run/refused_places.h"
 #include "run/start.h"
 
 ATHANOR_CORE_ENTRY(train) {

@@ -1,4 +1,4 @@
-#include "run/run_place.h"
+#include "run/refused_places.h"
 
 #include <filesystem>
 #include <fstream>
@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "config/training_stages.h"
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 
 namespace athanor::inline run {
 namespace fs = std::filesystem;

@@ -4,10 +4,10 @@
 #include "base/files.h"
 #include "config/dump.h"
 #include "record/run_history.h"
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 #include "saves/testing/saved_steps.h"
 
-namespace athanor::beginning_plan_test {
+namespace athanor::resume_point_plan_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,7 +17,7 @@ class BeginningPlan : public SavedSteps {
   template <class E>
   std::string refusal(const RunConfig& config) const {
     try {
-      plan_beginning(config).require_allowed();
+      plan_resume_point(config).require_allowed();
     } catch (const E& error) {
       return error.what();
     }
@@ -26,17 +26,17 @@ class BeginningPlan : public SavedSteps {
 };
 
 TEST_F(BeginningPlan, WhatIsNewestAndFullIsResumedAndModelsAloneToo) {
-  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
+  EXPECT_EQ(plan_resume_point(config()).from, ResumePoint::From::kNothing);
   add_model(400);
-  const Beginning model = Beginning::from_text(plan_beginning(config()).to_text());
-  EXPECT_EQ(model.from, Beginning::From::kPath);
+  const ResumePoint model = ResumePoint::from_text(plan_resume_point(config()).to_text());
+  EXPECT_EQ(model.from, ResumePoint::From::kPath);
   EXPECT_EQ(model.path.filename(), "step-00000400");
   EXPECT_EQ(model.notes.size(), 1u);
   add_full(300);
-  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNewest);
+  EXPECT_EQ(plan_resume_point(config()).from, ResumePoint::From::kNewest);
   RunConfig models_alone = config();
   models_alone.checkpoint.interval = 0;
-  EXPECT_EQ(plan_beginning(models_alone).path.filename(), "step-00000400");
+  EXPECT_EQ(plan_resume_point(models_alone).path.filename(), "step-00000400");
 }
 
 TEST_F(BeginningPlan, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWasEverSaved) {
@@ -44,8 +44,8 @@ TEST_F(BeginningPlan, AFolderWithoutAnythingToGoOnFromIsRefusedUnlessNothingWasE
   EXPECT_NE(refusal<CheckpointError>(config()).find("and no checkpoint to continue from"), std::string::npos);
   EventLog log(events(), 1);
   log.add("start", 0);
-  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
-  EXPECT_EQ(plan_beginning(config()).attempt, 2);
+  EXPECT_EQ(plan_resume_point(config()).from, ResumePoint::From::kNothing);
+  EXPECT_EQ(plan_resume_point(config()).attempt, 2);
   log.add("save", 3);
   EXPECT_NE(refusal<CheckpointError>(config()).find("checkpoints are gone"), std::string::npos);
   EXPECT_NE(refusal<ConfigError>(config("never")).find("holds a run already"), std::string::npos);
@@ -60,23 +60,23 @@ TEST_F(BeginningPlan, WhatOnlyARunLeavesIsNotBegunUpon) {
     fs::remove_all(folder_ / *fs::path(name).begin());
   }
   for (const char* name : {"config.toml", "log/of-mine.txt", "notes.txt"}) add(name);
-  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNothing);
+  EXPECT_EQ(plan_resume_point(config()).from, ResumePoint::From::kNothing);
 }
 
 TEST_F(BeginningPlan, APlaceInsideIsGoneBackToOnceAndWhatIsNewerIsNamed) {
   for (const int64_t step : {500, 1000, 1500}) add_model(step);
   for (const int64_t step : {1000, 1500}) add_full(step);
   const std::string place = (folder_ / "models" / "step-00001000").string();
-  const Beginning back = plan_beginning(config(place + "/"));
-  EXPECT_EQ(back.from, Beginning::From::kPath);
+  const ResumePoint back = plan_resume_point(config(place + "/"));
+  EXPECT_EQ(back.from, ResumePoint::From::kPath);
   EXPECT_EQ(back.asked, "models/step-00001000");
   EXPECT_EQ(back.abandoned.size(), 3u);  // the full checkpoints of 1000 and 1500, the model of 1500
   EventLog log(events(), 1);
   log.add("went_back", 1000, {{"asked", back.asked}});
-  EXPECT_EQ(plan_beginning(config()).asked, back.asked);  // killed before it saved
+  EXPECT_EQ(plan_resume_point(config()).asked, back.asked);  // killed before it saved
   log.add("save", 1500);
-  EXPECT_EQ(plan_beginning(config(place)).from, Beginning::From::kNewest);
-  const Beginning full = plan_beginning(config((folder_ / "checkpoints" / "step-00001000").string()));
+  EXPECT_EQ(plan_resume_point(config(place)).from, ResumePoint::From::kNewest);
+  const ResumePoint full = plan_resume_point(config((folder_ / "checkpoints" / "step-00001000").string()));
   EXPECT_EQ(full.abandoned.size(), 2u);  // both of 1500
   EXPECT_NE(refusal<ConfigError>(config((folder_ / "models").string())).find("neither a checkpoint"),
             std::string::npos);
@@ -89,7 +89,7 @@ TEST_F(BeginningPlan, ModelsOnAnotherDiskAreGoneBackTo) {
   for (const char* path : {"run/models/step-00000004", "disk/step-00000004/"}) {
     RunConfig run = config((folder_ / path).string());
     run.train.run_dir = (folder_ / "run").string();
-    const Beginning back = plan_beginning(run);
+    const ResumePoint back = plan_resume_point(run);
     EXPECT_EQ(back.asked, "models/step-00000004") << path;
     EXPECT_EQ(back.abandoned, std::vector<fs::path>{folder_ / "run" / "models" / "step-00000008"});
   }
@@ -115,15 +115,15 @@ TEST_F(BeginningPlan, AnotherCourseFromTheSamePlaceIsAnotherRequest) {
   log.add("went_back", 4, {{"asked", "models/step-00000004"}});
   log.add("save", 8);
   write_file_atomically(folder_ / "config.toml", dump_run_config(run));
-  const Beginning same = plan_beginning(run);
+  const ResumePoint same = plan_resume_point(run);
   EXPECT_TRUE(same.asked.empty());
   EXPECT_SAYS(same.notes.back(), "to go back once more");
   run.train.steps += 10;  // longer, in another folder, and with values that the data determine: the same branch
   run.train.num_threads = 3;
   run.data.seq_len = 0;
-  EXPECT_TRUE(plan_beginning(run).asked.empty());
+  EXPECT_TRUE(plan_resume_point(run).asked.empty());
   run.optimizer.lr = 0.25;
-  const Beginning other = plan_beginning(run);
+  const ResumePoint other = plan_resume_point(run);
   EXPECT_EQ(other.asked, "models/step-00000004");
   EXPECT_EQ(other.abandoned.size(), 1u);
   EXPECT_SAYS(other.notes.back(), "for another branch: optimizer.lr was");
@@ -135,10 +135,10 @@ TEST_F(BeginningPlan, FullCheckpointsOfBeforeTheReturnDoNotCountUntilOneIsWritte
   EventLog log(events(), 2);
   log.add("went_back", 1000, {{"asked", "models/step-00001000"}});
   log.add("save", 1200, {{"kind", "model"}});
-  EXPECT_EQ(plan_beginning(config()).path.filename(), "step-00001200");
+  EXPECT_EQ(plan_resume_point(config()).path.filename(), "step-00001200");
   add_full(1500);
-  EXPECT_EQ(plan_beginning(config()).from, Beginning::From::kNewest);
+  EXPECT_EQ(plan_resume_point(config()).from, ResumePoint::From::kNewest);
 }
 
 }  // namespace
-}  // namespace athanor::beginning_plan_test
+}  // namespace athanor::resume_point_plan_test

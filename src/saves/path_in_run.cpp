@@ -1,4 +1,4 @@
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 
 #include "checkpoint/rotation.h"
 
@@ -30,7 +30,7 @@ fs::path resolved(const fs::path& path) {
   return error ? as_written(path) : without_end(found);
 }
 
-std::string place_in_run(const fs::path& root, const fs::path& path) {
+std::string path_in_run(const fs::path& root, const fs::path& path) {
   const std::string written = below(as_written(root), as_written(path));
   std::error_code unknown;  // ".." after a link leads elsewhere than the text suggests
   if (!written.empty() && (!fs::exists(path, unknown) || fs::equivalent(root / written, path, unknown))) return written;

@@ -1,10 +1,10 @@
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 
 #include <gtest/gtest.h>
 
 #include "base/testing/folder_test.h"
 
-namespace athanor::place_in_run_test {
+namespace athanor::path_in_run_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -20,7 +20,7 @@ class PlaceInRun : public FolderTest {
     fs::create_directory_symlink(folder_ / "other/models/step-00000004", folder_ / "disk/step-00000006");
   }
   std::string place(const std::string& path, const std::string& run = "run") const {
-    return place_in_run(folder_ / run, folder_ / path);
+    return path_in_run(folder_ / run, folder_ / path);
   }
 };
 
@@ -49,4 +49,4 @@ TEST_F(PlaceInRun, WhatWasLeftBehindIsNoStepOfTheRun) {
 }
 
 }  // namespace
-}  // namespace athanor::place_in_run_test
+}  // namespace athanor::path_in_run_test

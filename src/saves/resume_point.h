@@ -21,7 +21,7 @@
 
 namespace athanor::inline saves {
 
-struct Beginning {
+struct ResumePoint {
   enum class From {
     kNothing,  ///< step 0: fresh weights, or those of model.from
     kNewest,   ///< the run's newest full checkpoint that verifies
@@ -53,14 +53,14 @@ struct Beginning {
   /// To be called if there is no local checkpoint to continue from. @throws CheckpointError with the refusal.
   void require_allowed() const;
 
-  /// Return the members as text, which one rank sends to the others, and make a Beginning of it again.
+  /// Return the members as text, which one rank sends to the others, and make a ResumePoint of it again.
   std::string to_text() const;
-  static Beginning from_text(const std::string& text);
+  static ResumePoint from_text(const std::string& text);
 };
 
 /// Plans the beginning of a run in train.run_dir and changes nothing. Only one rank may call it: at the same moment a
 /// network folder may look different to different ranks. Checkpoints are not verified here.
 /// @throws ConfigError or CheckpointError for a folder that must be left alone, or for a path that is no checkpoint.
-Beginning plan_beginning(const RunConfig& config);
+ResumePoint plan_resume_point(const RunConfig& config);
 
 }  // namespace athanor::inline saves

@@ -1,12 +1,12 @@
 // Tests where a run with nothing in its folder but a history begins: its nodes may have local checkpoints.
 
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 
 #include <fstream>
 
 #include "base/testing/folder_test.h"
 
-namespace athanor::beginning_test {
+namespace athanor::resume_point_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -39,8 +39,8 @@ class Beginnings : public FolderTest {
 
 TEST_F(Beginnings, ARunThatIsToBeginElsewhereContinuesFromItsLocalCheckpointsIfItHasSome) {
   write_history();
-  const Beginning begin = Beginning::from_text(plan_beginning(config(other_checkpoint())).to_text());
-  EXPECT_EQ(begin.from, Beginning::From::kPath);
+  const ResumePoint begin = ResumePoint::from_text(plan_resume_point(config(other_checkpoint())).to_text());
+  EXPECT_EQ(begin.from, ResumePoint::From::kPath);
   EXPECT_EQ(begin.branch, 3) << "without local ones it is another branch";
   EXPECT_EQ(begin.branch_of_local(), 2);
   EXPECT_NO_THROW(begin.require_allowed());
@@ -53,7 +53,7 @@ TEST_F(Beginnings, ARunThatIsToBeginElsewhereContinuesFromItsLocalCheckpointsIfI
 TEST_F(Beginnings, ARunWhoseCheckpointsAreGoneIsRefusedOnlyIfNoNodeHasALocalOne) {
   write_history(kSaved);
   for (const std::string& resume : {std::string("auto"), other_checkpoint()}) {
-    const Beginning begin = Beginning::from_text(plan_beginning(config(resume)).to_text());
+    const ResumePoint begin = ResumePoint::from_text(plan_resume_point(config(resume)).to_text());
     EXPECT_EQ(begin.branch_of_local(), 2) << resume;
     EXPECT_EQ(begin.step, -1) << resume;
     EXPECT_SAYS(message_of<CheckpointError>([&] { begin.require_allowed(); }),
@@ -63,9 +63,9 @@ TEST_F(Beginnings, ARunWhoseCheckpointsAreGoneIsRefusedOnlyIfNoNodeHasALocalOne)
 
 TEST_F(Beginnings, APlaceThatNeverWasIsRefusedWhateverNodesHave) {
   write_history();
-  EXPECT_SAYS(message_of<ConfigError>([&] { plan_beginning(config((folder_ / "nowhere").string())); }),
+  EXPECT_SAYS(message_of<ConfigError>([&] { plan_resume_point(config((folder_ / "nowhere").string())); }),
               "is neither a checkpoint (manifest.json) nor a model folder");
 }
 
 }  // namespace
-}  // namespace athanor::beginning_test
+}  // namespace athanor::resume_point_test

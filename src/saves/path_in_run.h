@@ -11,7 +11,7 @@ std::filesystem::path resolved(const std::filesystem::path& path);
 
 /// Returns the place of a path inside the run's folder ("models/step-00001000"), "." for the folder itself, "" for any
 /// other path. The folder, its checkpoints/ and models/, and a checkpoint in them may each be a link to another disk.
-std::string place_in_run(const std::filesystem::path& root, const std::filesystem::path& path);
+std::string path_in_run(const std::filesystem::path& root, const std::filesystem::path& path);
 
 /// Returns true for "checkpoints/step-00001000" or "models/step-00001000". Other places in a run's folder, such as
 /// models/abandoned-002/, belong to another branch of the run.

@@ -1,4 +1,4 @@
-#include "run/run_place.h"
+#include "run/refused_places.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include "base/files.h"
 #include "base/testing/folder_test.h"
 
-namespace athanor::run_place_test {
+namespace athanor::refused_places_test {
 namespace {
 
 namespace fs = std::filesystem;
@@ -64,4 +64,4 @@ TEST_F(RunPlace, AFolderOfItsOwnIsRight) {
 }
 
 }  // namespace
-}  // namespace athanor::run_place_test
+}  // namespace athanor::refused_places_test

@@ -1,4 +1,4 @@
-#include "saves/beginning.h"
+#include "saves/resume_point.h"
 
 #include <fmt/core.h>
 
@@ -14,7 +14,7 @@
 #include "record/run_folder.h"
 #include "record/run_history.h"
 #include "saves/branch.h"
-#include "saves/place_in_run.h"
+#include "saves/path_in_run.h"
 
 namespace athanor::inline saves {
 namespace fs = std::filesystem;
@@ -84,7 +84,7 @@ std::vector<fs::path> newer_than(const Contents& held, const fs::path& path, int
 
 // "checkpoint.resume = RUN" does not name a branch.
 std::string asked_place(const RunFolder& folder, const std::string& how) {
-  const std::string place = place_in_run(folder.root, how);
+  const std::string place = path_in_run(folder.root, how);
   ATHANOR_CHECK(place != ".",
                 "checkpoint.resume ({}) is the run's own folder; name one of its checkpoints to go back to (as {}), or "
                 "\"auto\" to continue from the newest",
@@ -92,7 +92,7 @@ std::string asked_place(const RunFolder& folder, const std::string& how) {
   return place;
 }
 
-void go_back(const RunConfig& config, const Contents& held, const std::string& place, Beginning& begin) {
+void go_back(const RunConfig& config, const Contents& held, const std::string& place, ResumePoint& begin) {
   const fs::path path = fs::path(config.train.run_dir) / place;
   require_checkpoint(path);
   ATHANOR_CHECK(is_own_step(place),
@@ -101,7 +101,7 @@ void go_back(const RunConfig& config, const Contents& held, const std::string& p
                 "from it, name another train.run_dir",
                 path.string(), (fs::path("checkpoints") / step_folder_name(500)).string(),
                 (fs::path("models") / step_folder_name(500)).string());
-  begin.from = Beginning::From::kPath;
+  begin.from = ResumePoint::From::kPath;
   begin.path = path;
   begin.asked = place;
   begin.anew = true;
@@ -127,7 +127,7 @@ std::string why_not_at_nothing(const RunFolder& folder, const Contents& held) {
       held.remains, instead);
 }
 
-void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
+void go_on(const RunConfig& config, const RunFolder& folder, const Contents& held, ResumePoint& begin) {
   begin.branch = held.history.branch;
   if (!held.saved()) {
     begin.refusal = why_not_at_nothing(folder, held);
@@ -138,11 +138,11 @@ void go_on(const RunConfig& config, const RunFolder& folder, const Contents& hel
   const bool full_lag = !held.full.empty() && (config.checkpoint.interval.is_off() || held.full.front().step < back_to);
   const bool models_lead = full_lag && !held.models.empty() && held.models.front().step > held.full.front().step;
   if (!held.full.empty() && !models_lead) {
-    begin.from = Beginning::From::kNewest;
+    begin.from = ResumePoint::From::kNewest;
     begin.step = held.full.front().step;
     return;
   }
-  begin.from = Beginning::From::kPath;
+  begin.from = ResumePoint::From::kPath;
   begin.path = held.models.front().path;
   // A local checkpoint has moments, so an older one is better than a model.
   begin.step = config.checkpoint.interval.is_off() ? held.models.front().step
@@ -173,14 +173,14 @@ std::string passed_over(const std::string& how) {
       how);
 }
 
-void note_passed_over(Beginning& begin, const std::string& note) {
+void note_passed_over(ResumePoint& begin, const std::string& note) {
   begin.notes.push_back(note);
   begin.notes_of_local.push_back(note);
 }
 
 // Where a run begins that has saved nothing into its folder yet. If its nodes have local checkpoints, it continues from
 // these, as it would from its own checkpoints.
-void begin_elsewhere(const RunConfig& config, const RunFolder& folder, const Contents& held, Beginning& begin) {
+void begin_elsewhere(const RunConfig& config, const RunFolder& folder, const Contents& held, ResumePoint& begin) {
   const std::string& how = config.checkpoint.resume;
   const bool again = held.history.known && names_what_it_did(folder, how);
   if (!again) require_checkpoint(how);
@@ -188,7 +188,7 @@ void begin_elsewhere(const RunConfig& config, const RunFolder& folder, const Con
   if (begin.refusal.empty()) begin.refusal = why_not_at_nothing(folder, held);
   if (again) begin.branch = held.history.branch;
   if (held.history.known) begin.branch_there_is = held.history.branch;
-  begin.from = Beginning::From::kPath;
+  begin.from = ResumePoint::From::kPath;
   begin.path = how;
   begin.anew = true;
   begin.notes_of_local.push_back(passed_over(how));
@@ -197,7 +197,7 @@ void begin_elsewhere(const RunConfig& config, const RunFolder& folder, const Con
 // A job that is queued again gives the same command: it goes back once, and then continues from what it saved. A
 // different branch from the same place is a new request.
 void answer_request(const RunConfig& config, const RunFolder& folder, const Contents& held, const std::string& place,
-                    Beginning& begin) {
+                    ResumePoint& begin) {
   if (held.history.asked != place) return go_back(config, held, place, begin);
   if (!held.history.saved_since_asked) {
     if (changes_of_branch(config).empty()) begin.branch = held.history.branch;
@@ -220,11 +220,11 @@ void answer_request(const RunConfig& config, const RunFolder& folder, const Cont
 
 }  // namespace
 
-Beginning plan_beginning(const RunConfig& config) {
+ResumePoint plan_resume_point(const RunConfig& config) {
   const RunFolder folder{config.train.run_dir};
   const Contents held = look_into(folder);
   const std::string& how = config.checkpoint.resume;
-  Beginning begin;
+  ResumePoint begin;
   begin.attempt = begin.branch = held.history.attempts + 1;
   if (how == "never") {
     ATHANOR_CHECK(
@@ -260,9 +260,9 @@ Beginning plan_beginning(const RunConfig& config) {
   return begin;
 }
 
-void Beginning::require_allowed() const { ATHANOR_CHECK_CHECKPOINT(refusal.empty(), "{}", refusal); }
+void ResumePoint::require_allowed() const { ATHANOR_CHECK_CHECKPOINT(refusal.empty(), "{}", refusal); }
 
-std::string Beginning::to_text() const {
+std::string ResumePoint::to_text() const {
   nlohmann::json paths = nlohmann::json::array();
   for (const auto& each : abandoned) paths.push_back(each.string());
   return nlohmann::json{{"from", static_cast<int>(from)},
@@ -281,9 +281,9 @@ std::string Beginning::to_text() const {
       .dump();
 }
 
-Beginning Beginning::from_text(const std::string& text) {
+ResumePoint ResumePoint::from_text(const std::string& text) {
   const auto json = nlohmann::json::parse(text);
-  Beginning begin;
+  ResumePoint begin;
   begin.from = static_cast<From>(json.at("from").get<int>());
   begin.path = json.at("path").get<std::string>();
   begin.asked = json.at("asked");
