@@ -14,6 +14,7 @@
 #include "base/block_writer.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 
 namespace athanor {
 namespace fs = std::filesystem;
@@ -33,8 +34,6 @@ class FileDescriptor {
  private:
   int fd_;
 };
-
-fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
 
 }  // namespace
 
@@ -64,7 +63,7 @@ void sync_path(const fs::path& path) {
 }
 
 AtomicFile::AtomicFile(fs::path path, Bytes bytes) : path_(std::move(path)) {
-  temporary_ = parent_of(path_) / ("." + path_.filename().string() + ".tmp");
+  temporary_ = temporary_name(path_);
   fd_ = ::open(temporary_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno("cannot create", temporary_.string());
   if (bytes == Bytes::kLong) blocks_ = std::make_unique<BlockWriter>(fd_, path_.string());
@@ -109,13 +108,12 @@ void AtomicFile::commit() {
   if (blocks_) blocks_->finish();
   if (::fsync(fd_) != 0) fail_errno("cannot sync", path_.string());
   if (::close(std::exchange(fd_, -1)) != 0) fail_errno("cannot close", path_.string());
-  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
-    const int error_number = errno;
+  try {
+    rename_synced(temporary_, path_);
+  } catch (const IoError&) {
     ::unlink(temporary_.c_str());
-    errno = error_number;
-    fail_errno("cannot rename to", path_.string());
+    throw;
   }
-  sync_path(parent_of(path_));
 }
 
 void write_file_atomically(const fs::path& path, std::string_view text) {
@@ -126,17 +124,13 @@ void write_file_atomically(const fs::path& path, std::string_view text) {
 
 AtomicFolder::AtomicFolder(fs::path path) : path_(std::move(path)) {
   if (path_.filename().empty()) path_ = path_.parent_path();  // "data/" names the same folder as "data"
-  staging_ = parent_of(path_) / ("." + path_.filename().string() + ".tmp");
-  std::error_code error;
-  fs::remove_all(staging_, error);
-  fs::create_directories(staging_, error);
-  if (error) throw IoError("cannot create folder " + staging_.string() + ": " + error.message(), error.value());
+  staging_ = temporary_name(path_);
+  try_remove_tree(staging_);
+  create_folders(staging_);
 }
 
 AtomicFolder::~AtomicFolder() {
-  if (staging_.empty()) return;
-  std::error_code ignored;
-  fs::remove_all(staging_, ignored);
+  if (!staging_.empty()) try_remove_tree(staging_);
 }
 
 void AtomicFolder::commit() {
@@ -146,13 +140,9 @@ void AtomicFolder::commit() {
   if (error) throw IoError("cannot list folder " + staging_.string() + ": " + error.message(), error.value());
   sync_path(staging_);
   fault_point("folder.before_rename");
-  fs::rename(staging_, path_, error);
-  if (error) {
-    throw IoError("cannot rename " + staging_.string() + " to " + path_.string() + ": " + error.message(),
-                  error.value());
-  }
+  rename_path(staging_, path_);
   staging_.clear();
-  sync_path(parent_of(path_));
+  sync_path(parent_folder(path_));
 }
 
 MappedFile::MappedFile(const fs::path& path) {

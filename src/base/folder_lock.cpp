@@ -16,6 +16,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/process.h"
@@ -159,9 +160,7 @@ void FolderLock::make_folder() {
       fail<ConfigError>("{} is a link to {}, which does not exist: make that folder, or remove the link", each.string(),
                         fs::read_symlink(each).string());
   }
-  std::error_code error;
-  fs::create_directories(folder_, error);
-  if (error) throw IoError("cannot create folder " + folder_.string() + ": " + error.message(), error.value());
+  create_folders(folder_);
   if (made_.empty()) made_ = std::move(missing);
 }
 
@@ -236,7 +235,7 @@ void FolderLock::take_over() {
   fd_ = ::open(mine.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
   if (fd_ < 0) fail_errno("cannot create", mine.string());
   put(fd_, lease_text(0), mine);
-  if (::rename(mine.c_str(), path_.c_str()) != 0) fail_errno("cannot rename to", path_.string());
+  rename_path(mine, path_);
   std::this_thread::sleep_for(options_.interval);
   const auto now = content_of(path_);
   if (!now || holder_in(*now) != own_) refuse(now.value_or(""));

@@ -9,6 +9,7 @@
 
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "arch/inventory.h"
 #include "base/core_entry.h"
@@ -17,6 +18,7 @@
 #include "base/launched.h"
 #include "base/process.h"
 #include "base/signals.h"
+#include "base/temporary_folder.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
 #include "bench/arguments.h"
@@ -75,29 +77,6 @@ double time_jointly(comm::World& world, const std::function<void()>& act) {
   act();
   return largest_of_ranks(world, seconds_since(begin));
 }
-
-// A folder of all ranks, which the first one makes and removes with all that is in it.
-class SharedFolder {
- public:
-  SharedFolder(const fs::path& parent, const Mesh& mesh) : first_(mesh.is_first()) {
-    std::string name = (parent / ".athanor-bench-XXXXXX").string();
-    team_of(mesh).on_first([&] {
-      if (!::mkdtemp(name.data())) fail_errno("cannot make", name);
-    });
-    path_ = broadcast_text(mesh.world().all(), name);
-  }
-  ~SharedFolder() {
-    std::error_code ignored;
-    if (first_) fs::remove_all(path_, ignored);
-  }
-  SharedFolder(const SharedFolder&) = delete;
-  SharedFolder& operator=(const SharedFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-  bool first_;
-};
 
 std::string hash_of(const TrainState& state) {
   Hasher hasher;
@@ -304,14 +283,16 @@ void measure_checkpoint(comm::World& world, RunConfig config, const BenchCheckpo
   check_memory(config, world, mesh.layout(), device);
   const fs::path parent = parent_folder(given, config);
   const SignalGuard signals("removing the files of the benchmark");
-  const SharedFolder folder(parent, mesh);
-  config.train.run_dir = folder.path().string();
+  std::optional<TemporaryFolder> own;  // on the first rank
+  team_of(mesh).on_first([&] { own.emplace(parent / ".athanor-bench"); });
+  const fs::path folder = broadcast_text(mesh.world().all(), own ? own->path().string() : "");
+  config.train.run_dir = folder.string();
   at::manual_seed(static_cast<uint64_t>(config.train.seed));  // all ranks draw the same batch
   TrainState state(config, {}, mesh, {.device = device});
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
   const double checkpoint_bytes = total_of_ranks(world, static_cast<double>(total_bytes(state_pieces(state))));
-  team_of(mesh).on_first([&] { require_room(folder.path(), checkpoint_bytes); });
-  const bool direct = largest_of_ranks(world, mesh.is_first() && takes_direct_io(folder.path()) ? 1 : 0) > 0;
+  team_of(mesh).on_first([&] { require_room(folder, checkpoint_bytes); });
+  const bool direct = largest_of_ranks(world, mesh.is_first() && takes_direct_io(folder) ? 1 : 0) > 0;
   CheckpointBench bench(state, signals, direct);
   bench.verify();
   CheckpointFigures figures = bench.figures();

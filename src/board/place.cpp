@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/hash.h"
 #include "base/process.h"
 
@@ -60,7 +61,7 @@ fs::path reports_of(const fs::path& run_dir) { return run_dir / "board"; }
 fs::path requests_of(const fs::path& run_dir) { return reports_of(run_dir) / "requests"; }
 
 bool replace_unsynced(const std::filesystem::path& file, const std::string& text) {
-  const std::filesystem::path temporary = file.parent_path() / ("." + file.filename().string() + ".tmp");
+  const std::filesystem::path temporary = temporary_name(file);
   std::FILE* out = std::fopen(temporary.c_str(), "we");
   if (!out) return false;
   const bool is_written = std::fwrite(text.data(), 1, text.size(), out) == text.size();

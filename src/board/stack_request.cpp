@@ -15,6 +15,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/wall_clock.h"
 #include "board/place.h"
@@ -50,9 +51,8 @@ bool is_older(const fs::path& folder, const fs::path& than) {
 }
 
 void remove_old(const fs::path& requests, const fs::path& own) {
-  std::error_code failed;
   for (const std::string& name : names_in(requests))
-    if (is_older(requests / name, own)) fs::remove_all(requests / name, failed);  // that of another user stays
+    if (is_older(requests / name, own)) try_remove_tree(requests / name);  // that of another user stays
 }
 
 // What root makes belongs to the user of the run, whose collectors answer no other.
@@ -79,10 +79,9 @@ fs::path make_request(const fs::path& run_dir, const std::string& text) {
     if (!replace_unsynced(fs::path(hidden) / kRequestFile, text)) fail_errno("cannot write in", hidden);
     give_to(reports.st_uid, fs::path(hidden) / kRequestFile);
     give_to(reports.st_uid, hidden);
-    if (::rename(hidden.c_str(), folder.c_str()) != 0) fail_errno("cannot rename", hidden);
+    rename_path(hidden, folder);
   } catch (const Error&) {
-    std::error_code failed;
-    fs::remove_all(hidden, failed);
+    try_remove_tree(hidden);
     throw;
   }
   return folder;
@@ -135,9 +134,7 @@ StackQuestion::StackQuestion(const fs::path& run_dir, const std::vector<AskedRan
 }
 
 StackQuestion::~StackQuestion() {
-  std::error_code failed;
-  fs::remove_all(folder_, failed);
-  if (failed) fs::remove_all(folder_, failed);  // an answer came meanwhile
+  if (!try_remove_tree(folder_).empty()) try_remove_tree(folder_);  // an answer came meanwhile
 }
 
 std::map<std::string, StackAnswer> StackQuestion::wait(double begin_s) const {
@@ -225,10 +222,9 @@ std::vector<FoundRequest> RequestWatch::look(double now) {
       if (!own.ranks.empty() && std::abs(now - request->time) <= kRequestLife_s) found.push_back(std::move(own));
     }
   }
-  std::error_code failed;
   for (const auto& [name, request] : there)
     if (!request.ranks.empty() && request.ranks.front().node == node_ && now - request.time > kRequestLife_s)
-      fs::remove_all(requests_of(run_dir_) / name, failed);
+      try_remove_tree(requests_of(run_dir_) / name);
   known_ = std::move(there);
   return found;
 }

@@ -9,11 +9,11 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/text.h"
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/hf_tokenizer.h"
-#include "checkpoint/moved_aside.h"
 #include "checkpoint/safetensors.h"
 #include "config/families.h"
 

@@ -16,7 +16,7 @@ enum class CheckpointKind { kFull, kModel };
 enum class CheckpointState {
   kThere,       ///< has the name of a checkpoint, so that a run may resume from it
   kUnfinished,  ///< is being written or deleted, or was when its process was killed
-  kReplaced,    ///< kept until its successor of the same step is whole (moved_aside.h)
+  kReplaced,    ///< kept until its successor of the same step is whole (base/file_moves.h)
   kAbandoned,   ///< moved aside by a run that went back
   kPutAside     ///< renamed by a start that refused it
 };

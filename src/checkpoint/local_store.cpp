@@ -10,6 +10,7 @@
 #include "base/bounded_json.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/rotation.h"
@@ -114,9 +115,7 @@ fs::path LocalStore::folder_of(int64_t attempt) const { return root_ / fmt::form
 
 fs::path LocalStore::path(int64_t attempt, int64_t step) const { return folder_of(attempt) / step_folder_name(step); }
 
-fs::path LocalStore::staging(int64_t attempt, int64_t step) const {
-  return folder_of(attempt) / ("." + step_folder_name(step) + ".tmp");
-}
+fs::path LocalStore::staging(int64_t attempt, int64_t step) const { return temporary_name(path(attempt, step)); }
 
 std::vector<LocalPart> LocalStore::list(std::vector<std::string>& notes) const {
   std::vector<LocalPart> parts;
@@ -151,8 +150,8 @@ uint64_t LocalStore::num_bytes() const {
 }
 
 void LocalStore::begin(int64_t attempt, int64_t step) const {
-  fs::remove_all(staging(attempt, step));
-  fs::create_directories(staging(attempt, step));
+  remove_tree(staging(attempt, step));
+  create_folders(staging(attempt, step));
 }
 
 void LocalStore::commit(const LocalPart& part, const PartPlaces& places) const {
@@ -171,14 +170,12 @@ void LocalStore::commit(const LocalPart& part, const PartPlaces& places) const {
   const fs::path staged = staging(part.attempt, part.step);
   write_file_atomically(staged / kWhereName, where.dump(2) + "\n");
   fault_point("checkpoint.local_commit");
-  fs::rename(staged, path(part.attempt, part.step));
+  rename_path(staged, path(part.attempt, part.step));
   fault_point("checkpoint.local_commit");
 }
 
 void LocalStore::remove(const fs::path& path) const {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) log::warn("{}: cannot remove {}: {}; remove it by hand", node_, path.string(), error.message());
+  if (const auto why = try_remove_tree(path); !why.empty()) log::warn("{}: {}; remove it by hand", node_, why);
 }
 
 void LocalStore::remove_others(const fs::path& folder, const fs::path& kept) const {
@@ -219,8 +216,7 @@ void LocalStore::drop_fetched(int64_t attempt, int64_t step) const {
 }
 
 void LocalStore::discard(int64_t attempt, int64_t step) const {
-  std::error_code ignored;  // the failure to write there was reported
-  fs::remove_all(staging(attempt, step), ignored);
+  try_remove_tree(staging(attempt, step));  // the failure to write there was reported
 }
 
 void LocalStore::remove_all() const {

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/folder_lock.h"
 #include "base/log.h"
@@ -72,7 +73,7 @@ RemovedCheckpoint remove_one(const fs::path& path) {
   const RemovedCheckpoint removed{path, bytes_below(path)};
   const fs::path hidden = hide_checkpoint(path);
   fault_point("checkpoint.remove");
-  fs::remove_all(hidden);
+  remove_tree(hidden);
   return removed;
 }
 

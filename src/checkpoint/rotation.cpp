@@ -8,10 +8,10 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "base/wall_clock.h"
-#include "checkpoint/moved_aside.h"
 #include "checkpoint/verified_load.h"
 
 namespace athanor::inline checkpoint {
@@ -22,7 +22,7 @@ constexpr std::string_view kStepPrefix = "step-";
 constexpr std::string_view kNotFinitePrefix = "not-finite-";
 constexpr size_t kMaxStepDigits = 18;
 constexpr int64_t kMaxStep = 1'000'000'000'000'000'000;
-constexpr std::string_view kReplacedSuffix = ".replaced";  // as in moved_aside.h
+constexpr std::string_view kReplacedSuffix = ".replaced";  // as in base/file_moves.h
 constexpr uint64_t kOverheadBytes = 1 << 20;               // headers and manifest of a small checkpoint
 constexpr uint64_t kOverheadPerPiece = 1024;               // in header and manifest, long names included
 
@@ -33,17 +33,7 @@ std::string name_before_replacing(const std::string& name) {
 }
 
 void remove_folder(const fs::path& path) {
-  std::error_code error;
-  fs::remove_all(path, error);
-  if (error) log::warn("cannot remove {}: {}", path.string(), error.message());
-}
-
-void rename_folder(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error) {
-    throw IoError("cannot rename " + from.string() + " to " + to.string() + ": " + error.message(), error.value());
-  }
+  if (const auto why = try_remove_tree(path); !why.empty()) log::warn("{}", why);
 }
 
 void remove_checkpoint(const fs::path& path) {
@@ -180,19 +170,18 @@ void clean_leftovers(const fs::path& folder) {
         remove_folder(path);
       } else {
         log::info("putting {} back, whose successor was never finished", original.string());
-        rename_folder(path, original);
+        rename_path(path, original);
       }
     }
   }
 }
 
 fs::path hide_checkpoint(const fs::path& path) {
-  const auto folder = path.parent_path(), hidden = folder / ("." + path.filename().string() + ".tmp");
+  const auto hidden = temporary_name(path);
   remove_folder(hidden);
   if (const int injected = fault_errno("checkpoint.hide"))
     throw IoError("cannot rename " + path.string() + ": " + std::strerror(injected), injected);
-  rename_folder(path, hidden);
-  sync_path(folder);
+  rename_synced(path, hidden);
   return hidden;
 }
 
@@ -206,7 +195,7 @@ fs::path put_aside(const fs::path& checkpoint, const NotFinite& first) {
   const nlohmann::ordered_json reason = {
       {"tensor", first.tensor}, {"element", first.index}, {"value", first.value}, {"time", unix_time_s()}};
   write_file_atomically(folder / name / "not-finite.json", reason.dump(2) + "\n");
-  rename_folder(folder / name, aside);
+  rename_path(folder / name, aside);
   return aside;
 }
 

@@ -7,6 +7,7 @@
 
 #include "base/bounded_json.h"
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/text.h"
 
@@ -59,11 +60,7 @@ void make_attempt(const fs::path& attempts, int number, const std::vector<Host>&
   const fs::path folder = folder_of_attempt(attempts, number);
   std::string text;
   for (const Host& host : hosts) text += host.name + "\n";
-  try {
-    fs::create_directories(folder);
-  } catch (const fs::filesystem_error& error) {
-    throw io_error_of(error);
-  }
+  create_folders(folder);
   write_file_atomically(folder / "hosts", text);
 }
 

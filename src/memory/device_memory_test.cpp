@@ -97,7 +97,7 @@ const std::vector<Case> kAllCases = {
     {"one_llama", "llama", {1, 1, 1, "none"}},
     {"documents", "llama", {1, 1, 1, "none"}, "", "bfloat16", "document"},
     {"fp32", "llama", {1, 1, 1, "none"}, "", "float32"},
-    {"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
+    {"fp32_documents", "llama", {1, 1, 1, "none"}, "allgather", "float32", "document"},
     {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
     {"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},
     {"all_to_all4", "olmoe", {1, 4, 4, "ep_aware"}, "all_to_all"},
@@ -106,7 +106,7 @@ const std::vector<Case> kAllCases = {
 };
 // Each family, type, scope, dispatch and axis once, on two ranks at most.
 const std::vector<Case> kDiagonal = {
-    {"fp32_documents", "llama", {1, 1, 1, "none"}, "", "float32", "document"},
+    {"fp32_documents", "llama", {1, 1, 1, "none"}, "allgather", "float32", "document"},
     {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
     {"all_to_all2", "olmoe", {1, 2, 2, "ep_aware"}, "all_to_all"},
     {"tensor2", "llama", {1, 1, 1, "none", 2, 1}},

@@ -10,6 +10,7 @@
 #include <ctime>
 
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/process.h"
 #include "base/wall_clock.h"
 #include "config/dump.h"
@@ -55,9 +56,7 @@ fs::path next_file(const fs::path& folder) {
 }
 
 fs::path made_folder(const fs::path& folder) {
-  std::error_code error;
-  fs::create_directories(folder, error);
-  if (error) throw IoError("cannot create folder " + folder.string() + ": " + error.message(), error.value());
+  create_folders(folder);
   return folder;
 }
 

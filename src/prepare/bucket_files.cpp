@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 
 namespace athanor::inline preparation {
 namespace {
@@ -70,10 +71,7 @@ BucketFiles::BucketFiles(std::filesystem::path folder, int64_t row_bytes, uint64
 std::filesystem::path BucketFiles::file_of(int64_t bucket) const { return folder_ / fmt::format("{:06}", bucket); }
 
 void BucketFiles::begin(int64_t first, int64_t count) {
-  std::error_code error;
-  std::filesystem::create_directories(folder_, error);
-  if (error)
-    throw IoError(fmt::format("cannot create folder {}: {}", folder_.string(), error.message()), error.value());
+  create_folders(folder_);
   first_ = first;
   buffers_.resize(static_cast<size_t>(count) * buffer_bytes_);
   filled_.assign(static_cast<size_t>(count), 0);

@@ -8,6 +8,7 @@
 #include "base/console.h"
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/parallel_for.h"
 #include "base/text.h"
 #include "dataset/npy.h"
@@ -245,8 +246,7 @@ GatherPlan choose_plan(const TokenStream& stream, int64_t num_rows, const Gather
       return plan;
     }
   }
-  std::error_code ignored;
-  fs::remove_all(options.buckets, ignored);
+  try_remove_tree(options.buckets);
   journal.begin_gather(digest, plan.rows_per_bucket, plan.buckets_per_pass);
   return plan;
 }

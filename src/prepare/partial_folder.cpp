@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -22,10 +23,6 @@ namespace fs = std::filesystem;
 namespace {
 
 constexpr const char* kLockName = "lock";
-
-void check(const std::error_code& error, const char* what, const fs::path& path) {
-  if (error) throw IoError(fmt::format("{} {}: {}", what, path.string(), error.message()), error.value());
-}
 
 // A folder of the same name that a user made must not be lost.
 void check_ours(const fs::path& path) {
@@ -58,9 +55,7 @@ PartialFolder::PartialFolder(const fs::path& out) : path_(resolve(out)) {
 
 // Returns false if another process removed the folder between our opening the file and locking it.
 bool PartialFolder::try_lock() {
-  std::error_code error;
-  fs::create_directories(path_, error);
-  check(error, "cannot create folder", path_);
+  create_folders(path_);
   const auto file = path_ / kLockName;
   lock_fd_ = ::open(file.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0666);
   if (lock_fd_ < 0) fail_errno("cannot open", file.string());
@@ -91,41 +86,22 @@ void PartialFolder::write_owner() const {
 }
 
 PartialFolder::~PartialFolder() {
-  std::error_code ignored;
-  if (!kept_) fs::remove_all(path_, ignored);
+  if (!kept_) try_remove_tree(path_);
   if (lock_fd_ >= 0) ::close(lock_fd_);
 }
 
 void PartialFolder::clear() {
-  for (const auto& entry : fs::directory_iterator(path_)) {
-    std::error_code error;
-    if (entry.path().filename() != kLockName) fs::remove_all(entry.path(), error);
-    check(error, "cannot remove", entry.path());
-  }
+  for (const auto& entry : fs::directory_iterator(path_))
+    if (entry.path().filename() != kLockName) remove_tree(entry.path());
 }
 
 void PartialFolder::remove() {
   clear();
-  std::error_code error;
-  fs::remove_all(path_, error);
-  check(error, "cannot remove", path_);
+  remove_tree(path_);
   kept_ = true;
 }
 
 namespace {
-
-fs::path parent_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
-
-void sync_folder(const fs::path& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) fail_errno("cannot open", path.string());
-  ::fsync(fd);
-  ::close(fd);
-}
-
-void rename_to(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) fail_errno("cannot rename " + from.string() + " to", to.string());
-}
 
 bool holds(const fs::path& folder, const std::string& manifest_hash) {
   std::error_code ignored;
@@ -137,19 +113,12 @@ bool holds(const fs::path& folder, const std::string& manifest_hash) {
 // without it.
 void put_in_place(const fs::path& data, const fs::path& out, const fs::path& partial) {
   std::error_code ignored;
-  if (!fs::exists(out, ignored) || fs::is_empty(out, ignored)) {
-    rename_to(data, out);
-  } else if (::renameat2(AT_FDCWD, data.c_str(), AT_FDCWD, out.c_str(), RENAME_EXCHANGE) != 0) {
-    const auto aside = partial / "replaced";
-    rename_to(out, aside);
-    try {
-      rename_to(data, out);
-    } catch (...) {
-      fs::rename(aside, out, ignored);
-      throw;
-    }
-  }
-  sync_folder(parent_of(out));
+  const bool is_replacement = fs::exists(out, ignored) && !fs::is_empty(out, ignored);
+  if (is_replacement && ::renameat2(AT_FDCWD, data.c_str(), AT_FDCWD, out.c_str(), RENAME_EXCHANGE) == 0)
+    return sync_path(parent_folder(out));
+  MovedAside predecessor(out, partial / "replaced");
+  if (is_replacement) predecessor.move_now();
+  rename_synced(data, out);
 }
 
 void remove_old_remainders(const fs::path& out, const DataManifest& manifest) {
@@ -169,10 +138,10 @@ void finish(const fs::path& out, PartialFolder& partial, const DataManifest& man
 
 void move_new_files(const fs::path& data, const fs::path& out) {
   for (const auto& entry : fs::directory_iterator(data)) {
-    rename_to(entry.path(), out / entry.path().filename());
+    rename_path(entry.path(), out / entry.path().filename());
     fault_point("prepare.moved");
   }
-  sync_folder(out);
+  sync_path(out);
 }
 
 }  // namespace

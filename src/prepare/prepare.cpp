@@ -5,6 +5,7 @@
 
 #include "base/build_info.h"
 #include "base/fault.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/hash.h"
 #include "base/log.h"
@@ -228,12 +229,12 @@ class Preparing {
 
   // Only files that are whole and belong to this stream may stay: the folder becomes the result.
   void prepare_data_folder() const {
-    fs::create_directories(partial_.data());
+    create_folders(partial_.data());
     const bool is_same = is_gathering(*stream_);
     for (const auto& entry : fs::directory_iterator(partial_.data())) {
       const auto name = entry.path().filename().string();
       const bool stays = journal_->gathering().shards.contains(name) || name.starts_with("remainder-");
-      if (!is_same || !stays) fs::remove_all(entry.path());
+      if (!is_same || !stays) remove_tree(entry.path());
     }
   }
 

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "record/numbered.h"
 #include "record/run_folder.h"
@@ -55,7 +56,7 @@ bool put_first(const fs::path& path, int rank, const std::string& text) {
   write_file_atomically(mine, text);
   const bool linked = ::link(mine.c_str(), path.c_str()) == 0;
   if (!linked && errno != EEXIST && !fs::exists(path)) {
-    fs::rename(mine, path);
+    rename_path(mine, path);
     return true;
   }
   ::unlink(mine.c_str());
@@ -85,9 +86,7 @@ void set_aside_last_words(const fs::path& run_dir, int64_t attempt_before) {
   if (!fs::exists(path)) return;
   const fs::path aside =
       of_attempt(path, free_number(attempt_before, [&](int64_t number) { return is_taken(of_attempt(path, number)); }));
-  std::error_code error;
-  fs::rename(path, aside, error);
-  if (error) throw IoError("cannot rename " + path.string() + ": " + error.message(), error.value());
+  rename_path(path, aside);
 }
 
 }  // namespace athanor::inline record

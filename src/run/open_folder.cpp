@@ -6,6 +6,7 @@
 #include <fstream>
 
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "checkpoint/hf_tokenizer.h"
@@ -20,19 +21,6 @@
 namespace athanor::inline run {
 namespace fs = std::filesystem;
 namespace {
-
-void make_folder(const fs::path& path) {
-  std::error_code error;
-  fs::create_directories(path, error);
-  if (error) throw IoError("cannot create folder " + path.string() + ": " + error.message(), error.value());
-}
-
-void rename_to(const fs::path& from, const fs::path& to) {
-  std::error_code error;
-  fs::rename(from, to, error);
-  if (error)
-    throw IoError("cannot rename " + from.string() + " to " + to.string() + ": " + error.message(), error.value());
-}
 
 // A process that was killed at this point may have written the same already.
 fs::path free_name(const fs::path& path, int64_t attempt, const std::string& text) {
@@ -82,8 +70,8 @@ std::vector<std::string> move_aside(const ResumePoint& begin, const std::string&
   for (const fs::path& each : begin.abandoned) {
     if (!fs::exists(each)) continue;  // clean_leftovers has restored its name
     const fs::path folder = each.parent_path() / name;
-    make_folder(folder);
-    rename_to(each, folder / each.filename());
+    create_folders(folder);
+    rename_path(each, folder / each.filename());
     moved.push_back((folder / each.filename()).string());
   }
   return moved;
@@ -91,7 +79,7 @@ std::vector<std::string> move_aside(const ResumePoint& begin, const std::string&
 
 void keep_metrics(const RunFolder& folder, const ResumePoint& begin, const fs::path& name) {
   if (name.empty()) return;
-  if (begin.from == ResumePoint::From::kNothing) return rename_to(folder.metrics(), name);
+  if (begin.from == ResumePoint::From::kNothing) return rename_path(folder.metrics(), name);
   write_file_atomically(name, read_file(folder.metrics()));
 }
 
@@ -100,7 +88,7 @@ std::vector<std::string> keep_configuration(const RunFolder& folder, const RunCo
   std::vector<std::string> changes;
   if (!kept.config.empty()) changes = describe_config_changes(kept.config, config);
   if (!changes.empty()) {
-    make_folder(folder.configs());
+    create_folders(folder.configs());
     write_file_atomically(kept.config_name, kept.config);
   }
   write_file_atomically(folder.config(), kept.config_is);
@@ -120,11 +108,11 @@ OpenedFolder open_run_folder(const FolderOpening& opening) {
   const auto& [config, begin, step, tokenizer, dispatch_record, matmul_record, not_finite] = opening;
   const RunFolder folder{config.train.run_dir};
   const Kept kept = choose_what_is_kept(opening, folder);
-  make_folder(folder.root);
+  create_folders(folder.root);
   // This comes first, so that a process which is killed at this point leaves a run that has begun rather than unknown
   // remains.
   std::ofstream(folder.events(), std::ios::app);
-  for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) make_folder(path);
+  for (const auto& path : {folder.checkpoints(), folder.models(), folder.log()}) create_folders(path);
   clean_leftovers(folder.checkpoints());
   clean_leftovers(folder.models());
   OpenedFolder opened;

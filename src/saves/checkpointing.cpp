@@ -14,6 +14,7 @@
 #include "base/bounded_json.h"
 #include "base/console.h"
 #include "base/error.h"
+#include "base/file_moves.h"
 #include "base/files.h"
 #include "base/log.h"
 #include "base/random.h"
@@ -192,8 +193,8 @@ void export_from_parts(const TrainState& state, const fs::path& folder, const fs
 // No rank holds the whole model. The parts go whatever becomes of the export: they take as much room as the master.
 void export_together(const TrainState& state, const fs::path& folder) {
   const Team team = team_of(state.model.mesh);
-  const fs::path parts = folder.parent_path() / fmt::format(".{}.parts.tmp", folder.filename().string());
-  team.on_first([&] { fs::remove_all(parts); });
+  const fs::path parts = temporary_name(folder.string() + ".parts");
+  team.on_first([&] { remove_tree(parts); });
   std::exception_ptr failure;
   try {
     export_from_parts(state, folder, parts, team);
@@ -204,9 +205,7 @@ void export_together(const TrainState& state, const fs::path& folder) {
   }
   team.on_all([] {});  // every rank has closed them: NFS keeps what is mapped
   team.on_first([&] {
-    std::error_code error;
-    fs::remove_all(parts, error);
-    if (error) log::warn("cannot remove {}: {}; remove it by hand", parts.string(), error.message());
+    if (const auto why = try_remove_tree(parts); !why.empty()) log::warn("{}; remove it by hand", why);
   });
   if (failure) std::rethrow_exception(failure);
 }

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "base/error.h"
-#include "base/files.h"
+#include "base/file_moves.h"
 #include "base/log.h"
 #include "base/text.h"
 #include "saves/file_messages.h"
@@ -18,14 +18,15 @@ namespace athanor::inline saves {
 namespace fs = std::filesystem;
 namespace {
 
-// A link takes no memory; other file systems get a copy. The file is whole or absent.
+// A link takes no memory; other file systems get a copy. After a kill the file is whole or absent. After a crash of the
+// node it may be cut, which is enough: no local copy is trusted before it is verified.
 void put_file(const fs::path& from, const fs::path& to) {
-  const fs::path beside = to.parent_path() / fmt::format(".{}.tmp", to.filename().string());
+  const fs::path beside = temporary_name(to);
   fs::remove(beside);
   std::error_code refused;
   fs::create_hard_link(from, beside, refused);
   if (refused) fs::copy_file(from, beside);
-  fs::rename(beside, to);
+  rename_path(beside, to);
 }
 
 }  // namespace

@@ -7,9 +7,10 @@
 
 #include "base/error.h"
 #include "base/fault.h"
+#include "base/temporary_folder.h"
 #include "staging/source.h"
+#include "staging/testing/folder_content.h"
 #include "staging/testing/tar_bytes.h"
-#include "staging/testing/temporary_folder.h"
 
 namespace athanor::staging::landing_test {
 namespace fs = std::filesystem;

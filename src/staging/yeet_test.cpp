@@ -10,8 +10,9 @@
 #include <thread>
 
 #include "base/fault.h"
+#include "base/temporary_folder.h"
 #include "staging/leaders.h"
-#include "staging/testing/temporary_folder.h"
+#include "staging/testing/folder_content.h"
 #include "wire/thread_wire.h"
 
 namespace athanor::staging::yeet_test {

@@ -3,8 +3,10 @@
 // each run.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 
+#include "base/temporary_folder.h"
 #include "comm/world.h"
 
 namespace athanor::inline verify {
@@ -22,7 +24,7 @@ inline constexpr const char* kSecondFolder = "layout_again";
 /// Returns the name of a data set's folder: "draw-1".
 std::string draw_folder(int draw);
 
-/// The folder, which the destructor of the first rank removes unless it is to be kept.
+/// The folder, which goes with the first rank's object unless it is to be kept.
 class TraceFolder {
  public:
   /// Collective over the world.
@@ -30,14 +32,11 @@ class TraceFolder {
   ///        there are several hosts, which must share it.
   /// @throws IoError on the first rank.
   TraceFolder(comm::World& world, const std::filesystem::path& keep);
-  ~TraceFolder();
-  TraceFolder(const TraceFolder&) = delete;
-  TraceFolder& operator=(const TraceFolder&) = delete;
   const std::filesystem::path& path() const { return path_; }
 
  private:
+  std::optional<TemporaryFolder> temporary_;  // on the first rank
   std::filesystem::path path_;
-  bool kept_, first_;
 };
 
 }  // namespace athanor::inline verify

@@ -75,6 +75,45 @@ def test_killed_again_and_again_it_ends_with_the_same_bytes(athanor, arguments, 
     assert content(out) == whole
 
 
+# A file system that cannot exchange two folders; KILL_AFTER is a part of the name after whose rename the process is killed.
+NO_EXCHANGE = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+int renameat2(int from_folder, const char* from, int to_folder, const char* to, unsigned flags) {
+  errno = EINVAL;
+  return -1;
+}
+int rename(const char* from, const char* to) {
+  int (*real)(const char*, const char*) = (int (*)(const char*, const char*))dlsym(RTLD_NEXT, "rename");
+  const int result = real(from, to);
+  if (getenv("KILL_AFTER") && strstr(to, getenv("KILL_AFTER"))) raise(SIGKILL);
+  return result;
+}
+"""
+
+
+def test_where_folders_cannot_be_exchanged_old_data_are_replaced_all_the_same_and_a_kill_between_loses_nothing(athanor, arguments, whole, tmp_path):
+    (tmp_path / "plant.c").write_text(NO_EXCHANGE)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", tmp_path / "plant.so", tmp_path / "plant.c", "-ldl"], check=True)
+    env = {**os.environ, "LD_PRELOAD": str(tmp_path / "plant.so")}
+    out = tmp_path / "data" / "out"
+    for killed in (False, True):
+        athanor.run("prepare", *arguments, "--seed", 9, "--out", out, "--overwrite", env=env)
+        old = content(out)
+        assert old != whole
+        if killed:
+            done = athanor.run("prepare", *arguments, "--out", out, "--overwrite", env={**env, "KILL_AFTER": "/replaced"}, check=False)
+            assert done.returncode == -signal.SIGKILL and not out.exists()
+            assert content(out.with_name("out.partial") / "replaced") == old and content(out.with_name("out.partial") / "data") == whole
+        athanor.run("prepare", *arguments, "--out", out, "--overwrite", env=env)
+        assert content(out) == whole
+        assert os.listdir(out.parent) == ["out"]
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_run_that_is_asked_to_stop_says_how_to_go_on(athanor, arguments, whole, tmp_path, number):
     out = tmp_path / "out"

@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -12,6 +11,7 @@
 
 #include "base/error.h"
 #include "base/files.h"
+#include "base/temporary_folder.h"
 #include "bench/data/rows.h"
 #include "documents/standard_input.h"
 #include "prepare/prepare.h"
@@ -100,24 +100,6 @@ uint64_t encode_all(const Tokenizer& tokenizer, const Texts& texts, int num_thre
   return num_tokens;
 }
 
-// A folder that is removed with the object.
-class ScratchFolder {
- public:
-  ScratchFolder() : path_(fs::temp_directory_path() / fmt::format("athanor-bench-{}", ::getpid())) {
-    fs::create_directories(path_);
-  }
-  ~ScratchFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  ScratchFolder(const ScratchFolder&) = delete;
-  ScratchFolder& operator=(const ScratchFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 // Processor time of all threads of this process, including the time of the kernel.
 double process_s() {
   timespec time{};
@@ -127,7 +109,7 @@ double process_s() {
 
 // @param encode_rate  rate of one thread in MB/s, from which the share of encoding in the processor time follows.
 BenchRow measure_prepare(const BenchDataArguments& arguments, uint32_t eos_id, int num_threads, double encode_rate) {
-  const ScratchFolder scratch;
+  const TemporaryFolder scratch(fs::temp_directory_path() / "athanor-bench");
   PrepareOptions options;
   options.tokenizer = arguments.tokenizer;
   options.inputs = arguments.inputs;
@@ -135,7 +117,7 @@ BenchRow measure_prepare(const BenchDataArguments& arguments, uint32_t eos_id, i
   options.seq_len = 1024;
   options.eos = std::to_string(eos_id);
   options.num_threads = num_threads;
-  options.out = scratch.path() / "data";
+  options.out = scratch / "data";
   options.overwrite = true;
   BenchRow row{"whole prepare", "MB/s", {}};
   double encode_s = 0, cpu_s = 0;

@@ -1,6 +1,5 @@
 #include "cli/core/other_build.h"
 
-#include <stdlib.h>
 #include <unistd.h>
 
 #include <optional>
@@ -8,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/signals.h"
+#include "base/temporary_folder.h"
 #include "base/text.h"
 #include "launch/process.h"
 
@@ -20,24 +20,7 @@ namespace fs = std::filesystem;
 // print without end.
 constexpr uintmax_t kMostBytes = uintmax_t{256} << 20;
 
-class OtherFolder {
- public:
-  OtherFolder() {
-    std::string name = (fs::temp_directory_path() / "athanor-smoke-XXXXXX").string();
-    if (!::mkdtemp(name.data())) fail_errno("cannot make", name);
-    path_ = name;
-  }
-  ~OtherFolder() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  OtherFolder(const OtherFolder&) = delete;
-  OtherFolder& operator=(const OtherFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+fs::path folder_prefix() { return fs::temp_directory_path() / "athanor-smoke"; }
 
 std::string program_of(const std::string& given) {
   std::error_code ignored;
@@ -81,7 +64,7 @@ std::string last_line(std::string_view text) {
 
 OtherBuild::OtherBuild(const std::string& given, std::string device, std::chrono::seconds limit)
     : path_(program_of(given)), device_(std::move(device)), limit_(limit) {
-  const OtherFolder folder;
+  const TemporaryFolder folder(folder_prefix());
   const Ran asked = run({"smoke", "--help"}, folder.path());
   ATHANOR_CHECK(asked.code == 0 && asked.output.find("--golden-dir") != std::string::npos,
                 "--against {}: this is no athanor with a smoke test: `smoke --help` ended with code {}; {}", path_,
@@ -121,14 +104,14 @@ void OtherBuild::run_smoke(std::vector<std::string> words, const fs::path& folde
 }
 
 SmokeTrace OtherBuild::trace() const {
-  const OtherFolder folder;
+  const TemporaryFolder folder(folder_prefix());
   const fs::path file = folder.path() / "trace.txt";
   run_smoke({"--trace", file.string()}, folder.path(), file);
   return parse_trace(read_file(file), fmt::format("--against {}: trace", path_));
 }
 
 SmokeTrace OtherBuild::values_of(const TracedPlace& place) const {
-  const OtherFolder folder;
+  const TemporaryFolder folder(folder_prefix());
   const fs::path file = folder.path() / "tensor.txt";
   run_smoke({"--trace", file.string(), "--trace-tensor", place.text()}, folder.path(), file);
   SmokeTrace trace = parse_trace(read_file(file), fmt::format("--against {}: trace", path_));
@@ -140,7 +123,7 @@ SmokeTrace OtherBuild::values_of(const TracedPlace& place) const {
 }
 
 std::vector<SmokeRun> OtherBuild::golden() const {
-  const OtherFolder folder;
+  const TemporaryFolder folder(folder_prefix());
   const fs::path goldens = folder.path() / "golden";
   run_smoke({"--update", "--golden-dir", goldens.string()}, folder.path(), goldens);
   for (const auto& entry : fs::directory_iterator(goldens)) {
@@ -153,7 +136,7 @@ std::vector<SmokeRun> OtherBuild::golden() const {
 }
 
 std::string OtherBuild::version() const {
-  const OtherFolder folder;
+  const TemporaryFolder folder(folder_prefix());
   return run({"--version"}, folder.path()).output;
 }
 
