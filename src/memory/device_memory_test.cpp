@@ -95,8 +95,8 @@ class OnDeviceMemory : public testing::TestWithParam<Case> {};
 const std::vector<Case> kAllCases = {
     {"one_olmoe", "olmoe", {1, 1, 1, "none"}},
     {"one_llama", "llama", {1, 1, 1, "none"}},
-    {"documents", "llama", {1, 1, 1, "none"}, "", "bfloat16", "document"},
-    {"fp32", "llama", {1, 1, 1, "none"}, "", "float32"},
+    {"documents", "llama", {1, 1, 1, "none"}, "allgather", "bfloat16", "document"},
+    {"fp32", "llama", {1, 1, 1, "none"}, "allgather", "float32"},
     {"fp32_documents", "llama", {1, 1, 1, "none"}, "allgather", "float32", "document"},
     {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
     {"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},

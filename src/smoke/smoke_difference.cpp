@@ -46,14 +46,9 @@ int64_t parameters_of(const TracedModel& model) {
   return sum;
 }
 
-const TracedModel* model_named(const SmokeTrace& trace, const std::string& name) {
-  const auto found = std::ranges::find(trace.models, name, &TracedModel::name);
-  return found == trace.models.end() ? nullptr : &*found;
-}
-
 void add_model_facts(const SmokeTrace& here, const SmokeTrace& there, std::vector<std::string>& lines) {
   for (const TracedModel& model : here.models) {
-    const TracedModel* other = model_named(there, model.name);
+    const TracedModel* other = there.find_model(model.name);
     if (!other) {
       lines.push_back(fmt::format("{}: trained here only, and not compared", model.name));
     } else if (const int64_t mine = parameters_of(model), its = parameters_of(*other); mine != its) {
@@ -61,7 +56,7 @@ void add_model_facts(const SmokeTrace& here, const SmokeTrace& there, std::vecto
     }
   }
   for (const TracedModel& model : there.models) {
-    if (!model_named(here, model.name))
+    if (!here.find_model(model.name))
       lines.push_back(fmt::format("{}: trained there only, and not compared", model.name));
   }
 }

@@ -10,22 +10,12 @@
 #include "model/initialize.h"
 #include "smoke/smoke.h"
 #include "smoke/smoke_tracer.h"
+#include "smoke/testing/small_trace.h"
 #include "train/testing/batches.h"
 #include "train/testing/layout_cases.h"
 
 namespace athanor::smoke_difference_test {
 namespace {
-
-SmokeTrace small_trace() {
-  return {{{"version", "0.1.0"}, {"commit", "abc"}, {"processor", "A name of several words"}},
-          {{"dense",
-            {{0, "initial", "w", "2x3", "float32", "aa"},
-             {1, "forward.0", "mlp", "1x2x3", "float32", "bb"},
-             {1, "gradient", "w", "2x3", "float32", "cc"},
-             {1, "update", "w", "2x3", "float32", "dd"}}},
-           {"sparse", {{0, "initial", "w", "2x3", "float32", "ee"}}}},
-          {}};
-}
 
 // After an update of an updated state nothing new comes up.
 constexpr size_t kFewSteps = 3;
@@ -44,64 +34,6 @@ SmokeTrace traced(std::optional<TracedPlace> only = std::nullopt) {
   stop_early(tracer);
   run_smoke(at::kCPU, &tracer);
   return tracer.take(at::kCPU);
-}
-
-TEST(SmokeTrace, ItsTextReadsBackAsItWas) {
-  SmokeTrace trace = small_trace();
-  trace.values = {0.5, -0.0, std::numeric_limits<double>::infinity(), 1, 2, 3, 4, 5, 1e-300};
-  const SmokeTrace again = parse_trace(text_of(trace), "t");
-  EXPECT_EQ(again.facts, trace.facts);
-  ASSERT_EQ(again.models.size(), 2u);
-  EXPECT_EQ(again.models[0].tensors, trace.models[0].tensors);
-  EXPECT_EQ(again.models[1].name, "sparse");
-  EXPECT_EQ(again.values, trace.values);
-  EXPECT_TRUE(std::signbit(again.values[1]));
-}
-
-TEST(SmokeTrace, ATextThatIsCutOffAnywhereIsRefused) {
-  SmokeTrace trace = small_trace();
-  trace.values = {0.5, 1, 2};
-  const std::string text = text_of(trace);
-  for (size_t size = 0; size + 1 < text.size(); ++size)
-    EXPECT_THROW(parse_trace(text.substr(0, size), "t"), DataError) << size;
-}
-
-TEST(SmokeTrace, ALineOfAnotherKindIsNamed) {
-  std::string text = text_of(small_trace());
-  text.replace(text.find("1 gradient"), 10, "one gradie");
-  try {
-    parse_trace(text, "t");
-    FAIL();
-  } catch (const DataError& error) {
-    EXPECT_TRUE(std::string(error.what()).starts_with("t:8: ")) << error.what();
-  }
-  EXPECT_THROW(parse_trace(text_of(small_trace()) + "x", "t"), DataError);
-  EXPECT_THROW(parse_trace("athanor-smoke-trace 1\nvalues 18446744073709551615\nend 0\n", "t"), DataError);
-}
-
-TEST(SmokeTrace, AnyDamagedByteIsReadAsAnotherTraceOrRefused) {
-  SmokeTrace trace = small_trace();
-  trace.values = {0.5, 1, 2};
-  const std::string text = text_of(trace);
-  for (size_t at = 0; at < text.size(); ++at) {
-    for (const char byte : {' ', '\n', '9', 'x', '\0', '-'}) {
-      std::string damaged = text;
-      damaged[at] = byte;
-      try {
-        const SmokeTrace read = parse_trace(damaged, "t");
-        for (const TracedModel& model : read.models) first_difference(trace.models[0], model);
-      } catch (const DataError&) {
-      }
-    }
-  }
-}
-
-TEST(SmokeTrace, APlaceIsReadFromItsText) {
-  const TracedPlace place{"dense", 3, "forward.0", "model.layers.1.mlp"};
-  EXPECT_EQ(TracedPlace::parse(place.text()), place);
-  for (const char* text :
-       {"", "dense", "dense:3:forward.0", "dense:x:forward.0:a", "dense:-1:forward.0:a", ":1:a:b", "dense:1:a:"})
-    EXPECT_THROW(TracedPlace::parse(text), ConfigError) << text;
 }
 
 TEST(SmokeDifference, EqualTracesHaveNone) {

@@ -1,5 +1,6 @@
 #include "verify/trace.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/bounded_json.h"
@@ -72,7 +73,7 @@ void Trace::add_pieces(int64_t step, const std::vector<PieceView>& pieces) {
 }
 
 void Trace::add_copy(const std::string& name, const void* bytes, size_t num_bytes) {
-  copies_[name] = hash_hex({static_cast<const char*>(bytes), num_bytes});
+  copies_.push_back({0, "copy", name, "", "", hash_hex(bytes, num_bytes)});
 }
 
 void Trace::write(const fs::path& path) const {
@@ -100,7 +101,8 @@ Trace Trace::read(const fs::path& path) {
   at += length;
   Trace trace;
   for (const auto& step : json.at("steps")) trace.steps_.push_back(from_json(step));
-  trace.copies_ = json.at("copies").get<std::map<std::string, std::string>>();
+  json.at("copies").get_to(trace.copies_);
+  std::ranges::sort(trace.copies_, {}, &TracedTensor::name);  // the order of their faults
   for (const auto& piece : json.at("pieces")) {
     Held held{piece.at(0), {piece.at(1), piece.at(2), piece.at(3), piece.at(4), piece.at(5)}, {}};
     check_slice(held.slice, path.string() + ": " + held.tensor);
@@ -178,10 +180,11 @@ void WholeTrace::compare_reports(const std::vector<Trace>& ranks) {
 void WholeTrace::compare_copies(const std::vector<Trace>& ranks) {
   std::map<std::string, std::pair<size_t, std::string>> first;
   for (size_t r = 0; r < ranks.size(); ++r) {
-    for (const auto& [name, hash] : ranks[r].copies_) {
-      const auto& [holder, expected] = first.emplace(name, std::pair{r, hash}).first->second;
-      if (hash == expected) continue;
-      faults_.push_back(fmt::format("{} is not the same on ranks {} and {}, which have copies of it", name, holder, r));
+    for (const TracedTensor& copy : ranks[r].copies_) {
+      const auto& [holder, expected] = first.emplace(copy.name, std::pair{r, copy.hash}).first->second;
+      if (copy.hash == expected) continue;
+      faults_.push_back(
+          fmt::format("{} is not the same on ranks {} and {}, which have copies of it", copy.name, holder, r));
     }
   }
 }

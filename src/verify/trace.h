@@ -10,6 +10,7 @@
 
 #include "checkpoint/writer.h"
 #include "train/train_step.h"
+#include "verify/traced_tensor.h"
 
 namespace athanor::inline verify {
 
@@ -56,7 +57,7 @@ class Trace {
 
   std::vector<StepNumbers> steps_;
   std::vector<Held> held_;
-  std::map<std::string, std::string> copies_;  // hashes
+  std::vector<TracedTensor> copies_;
 };
 
 /// The trace of all ranks.

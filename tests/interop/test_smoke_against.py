@@ -57,14 +57,19 @@ def on_the_library(athanor, tmp_path_factory):
     return run_smoke(athanor, folder, "--trace", "trace.txt"), folder / "trace.txt"
 
 
-def dense_alone(trace, folder):
-    """Returns a copy of the trace that ends before the second model: this build then does not train that one to its end."""
-    head, model, rest = trace.read_text().partition("model dense\n")
-    tensors = rest.partition("model ")[0]
-    assert rest != tensors
-    path = folder / "dense.txt"
-    path.write_text(f"{head}{model}{tensors}end {sum(line[0].isdigit() for line in tensors.splitlines())}\n")
-    return path
+def dense_alone(trace):
+    """Returns the trace without its other models, which this build then does not train to their end."""
+    content = json.loads(trace.read_text())
+    content["models"] = [model for model in content["models"] if model["name"] == "dense"]
+    return content
+
+
+def in_lines(content):
+    """Returns a trace as builds wrote it before it was JSON."""
+    lines = ["athanor-smoke-trace 1", *(f"fact {name} {value}" for name, value in content["facts"])]
+    for model in content["models"]:
+        lines += [f"model {model['name']}", *(" ".join(map(str, tensor)) for tensor in model["tensors"])]
+    return "\n".join([*lines, f"end {sum(len(model['tensors']) for model in content['models'])}", ""])
 
 
 def answers_with(trace, otherwise='exec ATHANOR "$@"'):
@@ -87,10 +92,22 @@ def test_what_the_library_multiplies_is_compared_with_no_golden_file_of_the_tile
 
 
 def test_a_build_equals_itself_given_as_a_program_or_as_its_folder(smoke, other, on_the_library, tmp_path):
-    other(answers_with(dense_alone(on_the_library[1], tmp_path)), "athanor")
+    (tmp_path / "dense.txt").write_text(json.dumps(dense_alone(on_the_library[1])))
+    other(answers_with(tmp_path / "dense.txt"), "athanor")
     done = smoke("--against", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert re.search(r"^all [\d,]+ tensors of dense have the same bits in .*athanor\n", done.stdout, re.M), done.stdout
+
+
+def test_an_older_build_is_compared_by_the_trace_that_it_writes_in_lines(smoke, other, on_the_library, tmp_path):
+    content = dense_alone(on_the_library[1])
+    tensors = content["models"][0]["tensors"]
+    place = next(i for i, tensor in enumerate(tensors) if tensor[:3] == [1, "update", "lm_head.weight"])
+    tensors[place][5] = "0" * 32
+    (tmp_path / "dense.txt").write_text(in_lines(content))
+    done = smoke("--against", other(answers_with(tmp_path / "dense.txt")))
+    assert done.returncode == 1, done.stdout + done.stderr
+    assert places_of(done)["dense"] == (1, "update", "lm_head.weight")
 
 
 @pytest.mark.slow  # the whole smoke test twice
@@ -229,9 +246,10 @@ def test_a_build_that_writes_no_traces_is_compared_by_losses_and_norms(smoke, ot
 
 
 def test_a_build_that_is_not_deterministic_is_named(smoke, other, on_the_library, tmp_path):
-    trace = dense_alone(on_the_library[1], tmp_path)
-    trace.write_text(re.sub(r"^(2 forward\.0 model\.norm .*)[0-9a-f]{32}$", r"\g<1>" + "0" * 32, trace.read_text(), flags=re.M))
-    done = smoke("--against", other(answers_with(trace)))
+    content = dense_alone(on_the_library[1])
+    next(tensor for tensor in content["models"][0]["tensors"] if tensor[:3] == [2, "forward.0", "model.norm"])[5] = "0" * 32
+    (tmp_path / "dense.txt").write_text(json.dumps(content))
+    done = smoke("--against", other(answers_with(tmp_path / "dense.txt")))
     assert done.returncode == 1, done.stdout + done.stderr
     assert places_of(done)["dense"] == (2, "forward of microbatch 0", "model.norm")
     assert "a second run there has other bits" in done.stdout
@@ -299,14 +317,19 @@ def test_a_signal_ends_the_other_build_and_leaves_nothing(athanor, other, tmp_pa
 def test_a_trace_has_every_step_and_one_tensor_alone_has_its_values(smoke, tmp_path, on_the_library):
     whole, trace = on_the_library
     assert whole.returncode == 0 and "loss" in whole.stdout, whole.stdout + whole.stderr
-    lines = trace.read_text().splitlines()
-    assert lines[0] == "athanor-smoke-trace 1" and lines[-1] == f"end {sum(line[0].isdigit() for line in lines)}"
-    wanted = next(line for line in lines if line.startswith("3 backward.1 model.layers.1.mlp "))
+    content = json.loads(trace.read_text())
+    assert content["format"] == "athanor-smoke-trace 2" and content["values"] == []
+    for model in content["models"]:
+        assert [step for step, *_ in model["tensors"]] == sorted(step for step, *_ in model["tensors"])
+        assert {step for step, *_ in model["tensors"]} == set(range(51)), model["name"]
+    lines = [line for line in trace.read_text().splitlines() if re.match(r"\[\d", line)]
+    assert len(lines) == sum(len(model["tensors"]) for model in content["models"]), "a tensor has its own line"
+    wanted = next(tensor for tensor in content["models"][0]["tensors"] if tensor[:3] == [3, "backward.1", "model.layers.1.mlp"])
     done = smoke("--trace", "one.txt", "--trace-tensor", "dense:3:backward.1:model.layers.1.mlp")
     assert done.returncode == 0 and not done.stdout, done.stdout + done.stderr
-    one = (tmp_path / "one.txt").read_text().splitlines()
-    assert wanted in one and "values 32768" in one and one[-1] == "end 1"
-    assert sum(len(line.split()) for line in one[one.index("values 32768") + 1:-1]) == 32768
+    one = json.loads((tmp_path / "one.txt").read_text())
+    assert one["models"] == [{"name": "dense", "tensors": [wanted]}] and one["facts"] == content["facts"]
+    assert len(one["values"]) == 32768
 
 
 def test_a_trace_goes_into_a_pipe(athanor, tmp_path):
@@ -316,7 +339,7 @@ def test_a_trace_goes_into_a_pipe(athanor, tmp_path):
         if (tmp_path / "head").exists() and (tmp_path / "head").read_text():
             break
         time.sleep(0.02)
-    assert (tmp_path / "head").read_text() == "athanor-smoke-trace 1\n"
+    assert (tmp_path / "head").read_text() == '{"format": "athanor-smoke-trace 2",\n'
 
 
 def test_options_that_do_not_go_together_are_refused(smoke, tmp_path):

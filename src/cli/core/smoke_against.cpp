@@ -15,16 +15,22 @@
 namespace athanor::inline cli {
 namespace {
 
-const TracedModel* same_model(const SmokeTrace& trace, const std::string& name) {
-  const auto found = std::ranges::find(trace.models, name, &TracedModel::name);
-  return found == trace.models.end() ? nullptr : &*found;
+// Ends a comparison of these models. @param equal  what is equal if none differs, with its verb.
+int conclude(const OtherBuild& other, const std::vector<std::string>& models, size_t differing,
+             const std::string& equal) {
+  ATHANOR_CHECK_DATA(!models.empty(),
+                     "--against {}: it trains none of the models that are trained here; expected the "
+                     "path of another build's athanor",
+                     other.path());
+  if (differing == 0) fmt::print("{} the same bits in {}\n", equal, other.path());
+  return differing == 0 ? 0 : 1;
 }
 
 // Trains each model here until it differs: nothing after that step is reported.
 SmokeTrace own_trace(at::Device device, const SmokeTrace& there) {
   SmokeTracer tracer;
   tracer.stop_when([&](const TracedModel& model) {
-    const TracedModel* other = same_model(there, model.name);
+    const TracedModel* other = there.find_model(model.name);
     return !other || std::ranges::mismatch(model.tensors, other->tensors).in1 != model.tensors.end();
   });
   run_smoke(device, &tracer);
@@ -58,7 +64,7 @@ int compare_traces(const OtherBuild& other, at::Device device) {
   size_t compared = 0, differing = 0;
   std::vector<std::string> names;
   for (const TracedModel& model : here.models) {
-    const TracedModel* found = same_model(there, model.name);
+    const TracedModel* found = there.find_model(model.name);
     if (!found) continue;
     names.push_back(model.name);
     compared += model.tensors.size();
@@ -69,14 +75,9 @@ int compare_traces(const OtherBuild& other, at::Device device) {
     fmt::print("{}\n{}\n", printable(describe_difference(model.name, *difference, values)),
                meaning_of_difference(model.name, *difference));
   }
-  ATHANOR_CHECK_DATA(!names.empty(),
-                     "--against {}: it trains none of the models that are trained here; expected the "
-                     "path of another build's athanor",
-                     other.path());
-  if (differing == 0)
-    fmt::print("all {} tensors of {} have the same bits in {}\n", format_thousands(static_cast<double>(compared)),
-               join(names), other.path());
-  return differing == 0 ? 0 : 1;
+  return conclude(
+      other, names, differing,
+      fmt::format("all {} tensors of {} have", format_thousands(static_cast<double>(compared)), join(names)));
 }
 
 // What an older build can be compared by: the losses and gradient norms that its golden file has.
@@ -89,7 +90,7 @@ int compare_numbers(const OtherBuild& other, at::Device device) {
   const BuildInfo& build = build_info();
   fmt::print("{} is too old to write a trace: only losses and gradient norms are compared\n", other.path());
   fmt::print("here athanor {} ({}), there {}\n", build.version, build.commit, printable(first_line(other.version())));
-  int differing = 0;
+  size_t differing = 0;
   std::vector<std::string> names;
   for (const SmokeRun& run : here) {
     const auto found = std::ranges::find(there, run.model, &SmokeRun::model);
@@ -100,13 +101,7 @@ int compare_numbers(const OtherBuild& other, at::Device device) {
     ++differing;
     fmt::print("{}\n", line);
   }
-  ATHANOR_CHECK_DATA(!names.empty(),
-                     "--against {}: it trains none of the models that are trained here; expected the "
-                     "path of another build's athanor",
-                     other.path());
-  if (differing == 0)
-    fmt::print("every loss and gradient norm of {} has the same bits in {}\n", join(names), other.path());
-  return differing == 0 ? 0 : 1;
+  return conclude(other, names, differing, fmt::format("every loss and gradient norm of {} has", join(names)));
 }
 
 }  // namespace
