@@ -18,6 +18,7 @@
 #include "smoke/smoke_tracer.h"
 #include "train/optimizer_pieces.h"
 #include "train/train_step.h"
+#include "verify/parts.h"
 
 namespace athanor::inline smoke {
 namespace {
@@ -68,11 +69,9 @@ void check_each(const TrainState& state, const std::string& what,
                 const std::function<bool(const ParameterSpec&, int64_t begin, int64_t end)>& property,
                 std::vector<std::string>& findings) {
   for (const auto& spec : make_inventory(state.config.model)) {
-    const int64_t parts = spec.is_expert() ? spec.shape[0] : 1, size = spec.num_elements() / parts;
-    for (int64_t part = 0; part < parts; ++part) {
-      if (property(spec, part * size, (part + 1) * size)) continue;
-      findings.push_back(spec.name + (spec.is_expert() ? fmt::format("[{}]", part) : "") + " " + what);
-    }
+    for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
+      if (!property(spec, begin, end)) findings.push_back(fmt::format("{} {}", name, what));
+    });
   }
 }
 
@@ -233,10 +232,12 @@ std::string text_of_other_paths() {
 
 }  // namespace
 
+std::string libtorch_version() {
+  return fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+}
+
 std::string machine_kind() {
-  if (on_widening_path())
-    return fmt::format("x86_64-v3-widening-libtorch{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR,
-                       TORCH_VERSION_PATCH);
+  if (on_widening_path()) return fmt::format("x86_64-v3-widening-libtorch{}", libtorch_version());
   // The fields by which the libraries choose their code.
   const std::string cpu = read_file("/proc/cpuinfo");
   const auto has = [&](const char* flag) { return cpu.find(std::string(" ") + flag) != std::string::npos; };
@@ -253,8 +254,7 @@ std::string machine_kind() {
 #else
   const char* arch = "other";
 #endif
-  return fmt::format("{}-{}-{}{}-libtorch{}.{}.{}", arch, vendor, isa, text_of_other_paths(), TORCH_VERSION_MAJOR,
-                     TORCH_VERSION_MINOR, TORCH_VERSION_PATCH);
+  return fmt::format("{}-{}-{}{}-libtorch{}", arch, vendor, isa, text_of_other_paths(), libtorch_version());
 }
 
 }  // namespace athanor::inline smoke

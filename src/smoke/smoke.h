@@ -36,6 +36,9 @@ bool on_widening_path();
 ///                asked for; nothing is checked then.
 std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);
 
+/// Returns the version of libtorch that this build was compiled with: "2.13.0".
+std::string libtorch_version();
+
 /// Returns the name of the kind of machine. The bits of the results depend on the paths of matrix products and on the
 /// library. The paths that widen have one file for all machines with AVX2 and FMA, "x86_64-v3-widening-libtorch2.13.0";
 /// otherwise each kind has its own files, one for the tiles with bf16 instructions,

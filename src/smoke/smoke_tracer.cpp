@@ -1,7 +1,5 @@
 #include "smoke/smoke_tracer.h"
 
-#include <torch/headeronly/version.h>
-
 #include <algorithm>
 
 #include "arch/inventory.h"
@@ -10,6 +8,7 @@
 #include "base/process.h"
 #include "base/text.h"
 #include "ops/matmul_paths.h"
+#include "smoke/smoke.h"
 
 namespace athanor::inline smoke {
 namespace {
@@ -152,12 +151,8 @@ SmokeTrace SmokeTracer::take(at::Device device) {
                   printable(only_->text()), only_->step, did_you_mean(wanted, met_));
   }
   const BuildInfo& build = build_info();
-  trace_.facts = {{"version", build.version},
-                  {"commit", build.commit},
-                  {"compiler", build.compiler},
-                  {"libtorch", fmt::format("{}.{}.{}", TORCH_VERSION_MAJOR, TORCH_VERSION_MINOR, TORCH_VERSION_PATCH)},
-                  {"processor", cpu_model()},
-                  {"device", device.str()},
+  trace_.facts = {{"version", build.version},       {"commit", build.commit},   {"compiler", build.compiler},
+                  {"libtorch", libtorch_version()}, {"processor", cpu_model()}, {"device", device.str()},
                   {"products", products_text()}};
   return std::move(trace_);
 }
