@@ -216,7 +216,7 @@ c10::intrusive_ptr<c10d::Store> open_store(World& world, std::chrono::millisecon
 DeviceGroups::DeviceGroups(World& world, c10::Device device) : world_(world), device_(device) {
   if (world.size() == 1) return;
   // its error names what is missing
-  if (!have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device, nullptr});
+  if (device.is_cpu() || !have_device_backend(device.type())) open_backend({nullptr, 0, 1, {}, device, nullptr});
   if (!device.is_privateuseone()) store_ = open_store(world, world.all().options().timeout);
 }
 
