@@ -37,9 +37,9 @@ constexpr CounterBits counter_bits(const CounterKey& of, uint64_t index) {
   return c;
 }
 
-/// Returns ln(u) for a normal u in (0, 1], to about one ULP. With u = 2^e · m, m in (√½, √2], f = m − 1 and s = f / (2
-/// + f), ln(m) = 2 · artanh(s) = 2s + 2s · (s²/3 + s⁴/5 + …). |s| is at most 0.172, so the first term that is left out,
-/// s²²/23, is below 2^-60 of the first.
+/// Returns ln(u) for a normal u in (0, 1], to about one ULP. Let u = 2^e · m with m in (√½, √2], and let f = m − 1 and
+/// s = f / (2 + f). Then ln(m) = 2 · artanh(s) = 2s + 2s · (s²/3 + s⁴/5 + …). |s| is at most 0.172, so the first term
+/// that is left out, s²²/23, is below 2^-60 of the first.
 constexpr double log_of_unit(double u) {
   constexpr double kLn2High = 0x1.62e42feep-1, kLn2Low = 0x1.a39ef35793c76p-33;  // e · kLn2High is exact for |e| < 2^21
   const auto bits = std::bit_cast<uint64_t>(u);

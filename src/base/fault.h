@@ -57,9 +57,9 @@ struct ArmedFault {
 };
 
 /// Returns the items of an ATHANOR_FAULT value.
-/// @throws ConfigError for a name that no fault point has (listing the nearest and all names), and for an action that
-///         does not exist or that the point does not support. And for a count that is not a positive number, or an item
-///         without a colon.
+/// @throws ConfigError for a name that no fault point has; the message lists the nearest name and all names. An action
+///         that does not exist, or that the point does not support, is an error, too. So are a count that is not a
+///         positive number, and an item without a colon.
 std::vector<ArmedFault> parse_faults(std::string_view text);
 
 /// Arms a fault in this process from now on, as rehearsals do ([faults]); passes are counted from this call.

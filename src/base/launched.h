@@ -44,8 +44,9 @@ struct UnseenLauncher {
 /// script, in a step of one task.
 std::optional<UnseenLauncher> unseen_launcher();
 /// Call this in commands that are one job on all ranks. @throws ConfigError with the remedy if there is an unseen
-/// launcher, if the variables of an MPI's launcher or of srun and those of torchrun name different ranks or sizes, or
-/// if those of torchrun are incomplete or no numbers that can be (launched.cpp).
+/// launcher. It is also thrown if the variables of torchrun and those of an MPI's launcher or of srun name different
+/// ranks or sizes. The third reason is that torchrun's variables are incomplete, or are numbers that cannot be right
+/// (launched.cpp).
 void refuse_unseen_launcher();
 /// Call this in commands that are a single process: several copies would write into one folder, or compete for one
 /// core. `command` is its name in the message ("export").

@@ -13,8 +13,8 @@
 
 namespace athanor {
 
-/// A stream of independent numbers, addressed by index. What different functions return for one index has bits in
-/// common.
+/// A stream of independent numbers, addressed by index. The numbers that different functions return for one index share
+/// bits.
 class CounterRandom {
  public:
   CounterRandom(uint64_t seed, std::string_view name);

@@ -37,9 +37,9 @@ using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, 
 
 /// Writes the folder.
 /// @param config  its token ids go into config.json and generation_config.json.
-/// @throws CheckpointError if the model has something that its family's class in `transformers` lacks, if `folder`
-/// exists, is not empty and may not be overwritten, if the tokenizer does not fit the model, or if a source's length is
-/// wrong; IoError.
+/// @throws CheckpointError if the model has something that its family's class in `transformers` lacks, if the tokenizer
+/// does not fit the model, or if a source's length is wrong. It is also thrown if `folder` exists, is not empty and may
+/// not be overwritten; IoError.
 ///
 /// Fault points: "export.block" before each block of weights (enospc simulates a full disk), "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,

@@ -70,8 +70,8 @@ class HfFolder {
 /// Returns true if the folder has a config.json; HfFolder::open may still refuse it.
 bool is_hf_folder(const std::filesystem::path& folder);
 
-/// Returns true if a run wrote the folder, or if a name in it is one of weights of any format, of an index or of a
-/// download that did not finish: then weights are meant, and HfFolder::open either reads them or throws.
+/// Returns true if a run wrote the folder, or if a file in it has a name of weights of any format, of an index or of an
+/// unfinished download. Such a folder is meant to hold weights, and HfFolder::open either reads them or throws.
 bool has_weights(const std::filesystem::path& folder);
 
 }  // namespace athanor::inline checkpoint

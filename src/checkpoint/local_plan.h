@@ -45,10 +45,10 @@ using UselessCopies = std::map<std::pair<int, std::string>, int>;
 /// Returns how many copies of a file a node has that may be in order.
 int copies_left(const LocalChoice& choice, const UselessCopies& useless, int node, const std::string& file);
 
-/// Returns the moves that give each node the files that it needs and does not have, from another node that has a copy
-/// that is of use, in an order in which all nodes may make them: nodes that are equally far apart (to − from) at the
-/// same time, so that no node waits for one that waits for it. @throws CheckpointError naming a file that no other node
-/// has.
+/// Returns the moves that give each node the files that it needs and does not have, each from another node with a
+/// usable copy. They are in an order in which all nodes may make them: moves between nodes that are equally far apart
+/// (to − from) come at the same time. So no node waits for one that waits for it. @throws CheckpointError naming a file
+/// that no other node has.
 /// @param needed  for each node, files of the checkpoint that it lacks; several ranks may name one.
 std::vector<FileMove> plan_moves(const LocalChoice& choice, const std::vector<std::vector<std::string>>& needed,
                                  const UselessCopies& useless = {});

@@ -118,9 +118,9 @@ using ReadBehind = std::function<void(size_t num_bytes)>;
 /// @throws CheckpointError naming a number that is not finite.
 std::string manifest_text(const Manifest& manifest);
 
-/// Parses a manifest and checks what the text alone can show: its hash, that each piece lies in its tensor and in its
-/// file, that the pieces of a tensor hold as many elements as the tensor has, and that no two pieces share bytes of a
-/// file. It does not look for elements that two pieces hold.
+/// Parses a manifest and checks what the text alone can show. Its hash must be right, each piece must lie in its tensor
+/// and in its file, and no two pieces may share bytes of a file. The pieces of a tensor must hold as many elements as
+/// the tensor has. The function does not look for elements that two pieces hold.
 /// @param behind  called during the pass that computes the hash, then from the beginning during the pass that reads.
 /// @throws CheckpointError; `where` names the file in it; NewerFormatError.
 Manifest parse_manifest(std::string_view text, const std::string& where, const ReadBehind& behind = {});

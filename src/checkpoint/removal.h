@@ -28,8 +28,9 @@ struct RemovedCheckpoint {
 ///
 /// Fault points: "checkpoint.hide" before the name is taken away, and "checkpoint.remove" after it, as in rotation.h.
 /// @return what was removed, in the order of the request.
-/// @throws ConfigError if a training holds the lock, if a step has no checkpoint, and if the newest one that is whole
-///         is among them (one of a newer format counts as whole): then nothing was removed; IoError.
+/// @throws ConfigError if a training holds the lock, if a step has no checkpoint, or if the newest whole checkpoint is
+///         among them. (A checkpoint of a newer format counts as whole.) Nothing was removed then.
+/// @throws IoError.
 std::vector<RemovedCheckpoint> remove_checkpoints(const RemovalRequest& request);
 
 }  // namespace athanor::inline checkpoint

@@ -29,9 +29,9 @@ struct Team {
   bool is_first() const { return index == 0; }
 
   /// Runs `act` on the first member. If it throws, every member throws that error: an Error with its message and exit
-  /// code, a NumbersError with its tensor, or an IoError with the errno if the system refused something (a file, or
-  /// memory), even if the exception was not one of ours. So a failure of one member is a failure of all, and no member
-  /// waits for one that has left. Collective.
+  /// code, or a NumbersError with its tensor. If the system refused something (a file, or memory), every member throws
+  /// an IoError with the errno, even if the exception was not one of ours. So a failure of one member is a failure of
+  /// all, and no member waits for one that has left. Collective.
   void on_first(const std::function<void()>& act) const;
   /// Returns on every member the text that `compute` returns on the first; its errors are those of on_first.
   /// Collective.

@@ -64,8 +64,8 @@ struct LoadedNewest {
 /// cannot be read, and over one that is not finite, with warnings that name them; returns nothing if every one is
 /// damaged. Collective; all members get the same result. Changes nothing in the folder.
 /// @throws the error of `choose`; CheckpointError if one has a newer format than this program reads, since older ones
-/// have less progress, if a second one is not finite, or if one is and none is left; IoError if none is left and one
-/// could not be read.
+/// have less progress. It is also thrown if a second one is not finite, or if one is not finite and none is left;
+/// IoError if none is left and one could not be read.
 std::optional<LoadedNewest> load_newest(const std::filesystem::path& folder, const ChooseTargets& choose,
                                         const Team& team = {});
 

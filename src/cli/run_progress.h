@@ -13,10 +13,10 @@ class RunProgress {
  public:
   explicit RunProgress(std::filesystem::path run) : run_(std::move(run)) {}
 
-  /// Returns lines of text: the last step with the time that is left, the load of the busiest expert of each layer, the
-  /// last events, and the curve of the loss in the rows that are left. A run without a step has nothing to show. Files
-  /// that cannot be read are left out. The metrics are read again if they have grown, and in at most a tenth of the
-  /// time.
+  /// Returns lines of text: the last step with the time that is left, the load of the busiest expert of each layer, and
+  /// the last events. The curve of the loss takes the rows that are left. A run without a step has nothing to show.
+  /// Files that cannot be read are left out. The metrics are read again if they have grown, and in at most a tenth of
+  /// the time.
   /// @param rows_above  rows of the terminal that are taken.
   std::string text(ptrdiff_t rows_above);
 

@@ -148,15 +148,15 @@ class Communicator {
   // reduced). A mean of int64 in host memory throws CommError. Below, n is the size of the group and b the bytes of the
   // larger tensor; the bytes sent are those of one rank.
 
-  /// Reduces `x` in place. Sends 2·b·(n−1)/n. Of tensors of up to 8 KiB it sends b to each of at most ⌈log₂ n⌉ ranks,
-  /// and to one more rank the terms in the type in which they are added.
+  /// Reduces `x` in place. Sends 2·b·(n−1)/n. For a tensor of up to 8 KiB it sends b to each of at most ⌈log₂ n⌉ ranks
+  /// instead. One more rank gets the terms, in the type in which they are added.
   Pending all_reduce(const Tensor& x, Reduction reduction = Reduction::kSum);
   /// Sums `in`, which is n parts of `out`'s size: rank r receives in `out` the sum of all ranks' parts r. `out` may be
   /// part r of `in`; the other parts of `in` are then left as they are. Sends b·(n−1)/n.
   Pending reduce_scatter(const Tensor& out, const Tensor& in, Reduction reduction = Reduction::kSum);
   /// Gathers every rank's `in` into `out`, which is n parts of `in`'s size, in the order of ranks. `in` may be part
-  /// rank() of `out`. Sends b·(n−1)/n. Of up to 4 MiB in groups of more than 16 on host memory it sends b to each of at
-  /// most ⌈log₂ n⌉ ranks and up to b/2 to one more.
+  /// rank() of `out`. Sends b·(n−1)/n. In groups of more than 16 ranks on host memory, up to 4 MiB are sent
+  /// differently: b to each of at most ⌈log₂ n⌉ ranks, and up to b/2 to one more.
   Pending all_gather(const Tensor& out, const Tensor& in);
   /// Sends part p of `in` to rank p, and receives part p of `out` from it. Sends b·(n−1)/n.
   Pending all_to_all(const Tensor& out, const Tensor& in);

@@ -10,8 +10,8 @@ namespace athanor::inline config {
 
 inline constexpr int64_t kDefaultWarmupSteps = 100;
 
-/// Derives the fields that the user left out from those that the user set, and writes the values into `config` (also
-/// into its training phases), so that the configuration as printed is the one that runs:
+/// Derives the fields that the user left out from those that the user set. It writes the values into `config`, also
+/// into its training phases, so that the configuration as printed is the one that runs:
 ///   optimizer.warmup_steps  kDefaultWarmupSteps, but at most a tenth of the steps of the (first training phase's)
 ///                           schedule; 0 if the schedule counts tokens
 ///   optimizer.warmup_tokens a hundredth of schedule_tokens

@@ -16,9 +16,9 @@ struct TrainingStage {
   std::string name;
   int64_t begin = 0;  ///< optimizer steps of the run before this phase or part
   /// The run's configuration with the phase's fields applied: train.steps counts this phase only, data.sources is its
-  /// mix (never empty; data.path becomes one source without a cap on epochs), and train.stages is empty. So it is for a
-  /// part of a ramp: its train.batch_ramp is empty, and its lr and min_lr have the factor of train.batch_ramp_lr. Its
-  /// optimizer.schedule_steps are those of the whole run unless the schedule counts tokens.
+  /// mix (never empty; data.path becomes one source without a cap on epochs), and train.stages is empty. A part of a
+  /// ramp has such a configuration, too: its train.batch_ramp is empty, and its lr and min_lr have the factor of
+  /// train.batch_ramp_lr. Its optimizer.schedule_steps are those of the whole run unless the schedule counts tokens.
   RunConfig config;
   /// Optimizer steps of the run before its schedule of the learning rate: `begin`, or 0 for a part of a ramp.
   int64_t schedule_begin = 0;

@@ -12,8 +12,9 @@ namespace athanor::kernels {
 template <class T>
 void mirror(T* matrix, int64_t m, int64_t begin, int64_t end);
 
-/// Sets elements (i, j) and (j, i) of out [m, m] to b · first(i, j) + c · second(i, j), plus a on the diagonal, for
-/// rows i in [begin, end) and j <= i. Sums are fp32, rounded once. `out` may be `second`, if they have the same type.
+/// Sets elements (i, j) and (j, i) of out [m, m] to b · first(i, j) + c · second(i, j), plus a on the diagonal. It does
+/// so for rows i in [begin, end) and j <= i. Sums are fp32, rounded once. `out` may be `second`, if they have the same
+/// type.
 template <class T, class Second>
 void add_symmetric(float a, float b, const T* first, float c, const Second* second, T* out, int64_t m, int64_t begin,
                    int64_t end);

@@ -40,7 +40,7 @@ LaunchPlan probe_plan(const LaunchPlan& plan, const std::string& own_program, co
 // Finds out whether a spare host works, before a run relies on it. Starts `athanor probe` on the host alone, by the
 // launcher of the plan and with as many ranks as a node has. It uses what a training uses: the launcher's way to the
 // host, the program and its libraries there, every device, memory, messages between the ranks, and the file system of
-// `folder`, in which probe-HOST.txt has its output.
+// `folder`. Its output is in probe-HOST.txt there.
 // @param gives_up  asked now and then; true: the probe is ended, and the host did not pass it.
 bool passes_probe(const LaunchPlan& plan, const Surroundings& here, const std::string& own_program,
                   const std::string& host, const fs::path& folder, const std::function<bool()>& gives_up) {

@@ -32,11 +32,11 @@
 //
 // Transient memory is found by simulating the ops one by one (layout/layer_memory.h). The formulas are for CPUs that
 // multiply with this project's tiles; the path `library` needs more, because the rows of each expert are padded to a
-// multiple of 32 there. On a device (Multiplier::on_device) there is no scratch memory of tiles, R is the room for rows
-// (up to S·min(K, E / expert ranks) with allgather, and the padding of each expert to a multiple of 8), and the maps of
-// dispatch are counted. So is what attention takes there (layout/device_workspace.h): backward's scratch memory and,
-// where the memory-efficient kernel computes it, 4q·Nw for queries, keys, values and output, with a larger logsumexp.
-// What other kernels of libtorch take for themselves is not.
+// multiple of 32 there. On a device (Multiplier::on_device) there is no scratch memory of tiles, and the maps of
+// dispatch are counted. R is then the room for rows: up to S·min(K, E / expert ranks) with allgather, and the padding
+// of each expert to a multiple of 8. What attention takes there is counted, too (layout/device_workspace.h): backward's
+// scratch memory and, where the memory-efficient kernel computes it, 4q·Nw for queries, keys, values and output, with a
+// larger logsumexp. What other kernels of libtorch take for themselves is not.
 
 #include <vector>
 

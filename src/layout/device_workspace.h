@@ -21,11 +21,11 @@
 //                         heads also 4·N·H·D: gradients of a key and a value for each query head (mha_bwd and
 //                         mha_varlen_bwd in ATen/native/transformers/cuda/flash_attn/flash_api.cpp).
 //   memory-efficient,     4·N·H for the sums, and in fp32 before that 4·N·H·(D + 2) while they are formed. For each
-//   backward (fp32)       document (sequence) and head a gradient of queries in fp32 with room for T of them, by tiles
-//   of
-//                         64 or, where D > 64, 128 rows, 64 columns and 16 bytes (_efficient_attention_backward in
-//                         ATen/native/transformers/cuda/attention_backward.cu, Params::workspace_size in
-//                         mem_eff_attention/kernel_backward.h). So with tables it is d times what N = T would need.
+//   backward (fp32)       document (sequence) and head a gradient of queries in fp32 with room for T of them. It is in
+//                         tiles of 64 columns and of 64 rows, or 128 where D > 64, with 16 bytes more for each tile
+//                         (_efficient_attention_backward in ATen/native/transformers/cuda/attention_backward.cu,
+//                         Params::workspace_size in mem_eff_attention/kernel_backward.h). So with tables it is d times
+//                         what N = T would need.
 //   ..., kept             4·H·T'' for each document (sequence), T'' = T in multiples of 32, instead of 4·N·H for the
 //                         logsumexp; keys and values have a head for each query head.
 //

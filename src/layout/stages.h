@@ -21,9 +21,9 @@ struct StageLayers {
 
 /// Returns the pipeline_parallel_degree · virtual_stages stages in the order of forward. Pipeline rank
 /// s % pipeline_parallel_degree computes stage s as its chunk s / pipeline_parallel_degree. The split is
-/// pipeline_split; if that is empty, it is the split whose most expensive stage costs least, and among those the most
-/// even one, with fewer layers in the front stages, where more microbatches are in flight. The configuration must have
-/// no split faults (find_split_faults).
+/// pipeline_split. If that is empty, it is the split whose most expensive stage costs least, and among those the most
+/// even one. The front stages then get fewer layers, since they have more microbatches in flight. The configuration
+/// must have no split faults (find_split_faults).
 std::vector<StageLayers> split_stages(const ModelConfig& model, const ParallelismConfig& parallelism);
 
 /// Returns the stages of one pipeline rank, by chunk.

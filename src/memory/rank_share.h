@@ -13,9 +13,9 @@ namespace athanor::inline memory {
 /// Returns the number of ranks on this rank's host, itself included.
 int count_ranks_of_host(const comm::World& world);
 
-/// Returns the threads of this rank: `wanted`. If that is 0, it is the number that this rank's environment asks for, or
-/// its equal share of the processors that the ranks of this host may run on (base/thread_share.h). Collective over the
-/// world if `wanted` is 0.
+/// Returns the threads of this rank: `wanted`, unless that is 0. Then it is the number that this rank's environment
+/// asks for. Without one, it is an equal share of the processors that the ranks of this host may run on
+/// (base/thread_share.h). Collective over the world if `wanted` is 0.
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 
 /// Returns whether the ranks of this host, with this many threads each, have more threads than processors that any of

@@ -10,11 +10,10 @@
 
 namespace athanor::inline metrics {
 
-/// The statistics of one step on one rank: an observer of the step while its gradients are computed and of its update,
-/// which reads the summed gradients between the two. Each element of the model is
-/// counted by the rank whose canonical part has it (ShardPlan::canonical), and each activation by one tensor rank, so
-/// that sums over all ranks are those of one rank up to the rounding of fp64. On a device everything is summed there,
-/// and comes to the host with the numbers of the step.
+/// The statistics of one step on one rank. They observe the step while its gradients are computed, read the summed
+/// gradients, and then observe the update. Each element of the model is counted by the rank whose canonical part has it
+/// (ShardPlan::canonical), and each activation by one tensor rank. So sums over all ranks are those of one rank, up to
+/// the rounding of fp64. On a device everything is summed there, and comes to the host with the numbers of the step.
 class LayerStatistics : public Observer, public UpdateObserver {
  public:
   /// @param state       must outlive this.

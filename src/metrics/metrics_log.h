@@ -25,8 +25,8 @@ class MetricsLog {
   /// @param hyperparameters  what TensorBoard shows of the run's configuration.
   MetricsLog(std::filesystem::path run_dir, bool tensorboard, int64_t resume_step,
              std::vector<Hyperparameter> hyperparameters = {});
-  /// Shows TensorBoard the scores of the evaluation with which an attempt begins. metrics.jsonl has a line for each
-  /// step when it was done, so they are not in it.
+  /// Shows TensorBoard the scores of the evaluation with which an attempt begins. metrics.jsonl has lines only for
+  /// steps that were done, so these scores are not in it.
   /// @param step  the one that was done last; 0 before the first.
   void write_start(const EvaluationScores& scores, int64_t step);
   /// Adds the metrics of one step, the next one.

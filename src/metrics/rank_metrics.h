@@ -15,9 +15,9 @@ namespace athanor::inline metrics {
 /// If the largest norm is more than this multiple of the smallest, something is broken rather than uneven.
 constexpr double kAlarmingImbalance = 1000;
 
-/// Returns a text that names the expert ranks with the largest and the smallest gradient norm, with their ranks and
-/// hosts, and the likely cause, if the two norms are more than kAlarmingImbalance apart; otherwise nothing. (The norms
-/// of single ranks differ because they are of different parameters.)
+/// Returns a text if the largest gradient norm of an expert rank is more than kAlarmingImbalance times the smallest;
+/// otherwise nothing. It names the two expert ranks, with their ranks and hosts, and the likely cause. (The norms of
+/// single ranks differ because they are of different parameters.)
 /// @param hosts  the host of each rank of the world.
 std::optional<std::string> describe_imbalance(const StepMetrics& metrics, const Layout& layout,
                                               const std::vector<std::string>& hosts);

@@ -1,6 +1,6 @@
 #pragma once
 // The load-balancing loss: experts · Σ_e share_e · (mean probability)_e, where share_e is the number of choices of
-// expert e for each token, so that the shares add up to k, the number of choices of a token. The loss is k at perfect
+// expert e for each token. So the shares add up to k, the number of choices of a token. The loss is k at perfect
 // balance.
 //
 // The three scopes differ in the tokens over which share and mean are taken. Each returns a sum over layers and

@@ -3,7 +3,7 @@
 //
 // Rank e of a group of E owns experts [e·L, (e+1)·L), L = num_experts / E. Each rank has T tokens of its batch (T
 // differs between ranks and may be 0). The result is that of ops::experts over all experts in one process, except for
-// the order of a token's sum over its choices: each rank adds up its experts' part in the order of choices, and these
+// the order of a token's sum over its choices. Each rank adds up its experts' part in the order of choices. These
 // partial sums, rounded to the type of x, are added in fp32 along the tree over ranks and rounded once.
 //
 // Bits do not depend on the kind, on the number of chunks or on the number in flight: an expert's rows are multiplied
@@ -13,8 +13,8 @@
 // same tree only if a node has a power of two of ranks.
 //
 // On a device the host waits for nothing with kAllGather, if the ranks are known to have the same number of tokens
-// (KnownTokens), and once for each hop with the others, for the numbers of rows that tensors are made with; not in
-// backward, and not if the numbers are known from an earlier call.
+// (KnownTokens). With the other kinds it waits once for each hop, because it makes tensors with as many rows as the
+// counts say. It does not wait in backward, nor for counts that are known from an earlier call.
 //
 // Source: Optimus §3.1, Algorithm 1 (allgather); BaGuaLu §4.2 (the two hops of all_to_all_2d).
 

@@ -1,7 +1,7 @@
 #pragma once
 // moe.dispatch = "auto": measures the kinds of dispatch on the run's own shapes, and keeps the fastest. all_to_all_2d
-// takes part if its tree of sums is that of the others (a power of two of ranks in a node) and the group spans several
-// nodes of more than one rank.
+// takes part only if its tree of sums is that of the others, which needs a power of two of ranks in a node. The group
+// must also span several nodes of more than one rank.
 //
 // The kind changes no bits (dispatch.h lists the exceptions), so two runs may keep different ones.
 
@@ -30,8 +30,8 @@ struct TunedDispatch {
 
 /// Returns the fastest options. Collective over `world`, a group for tensors of the host; `experts` is this rank's
 /// expert group in it. Every rank returns the same options: times are the slowest rank's, and rank 0's choice is
-/// broadcast. If it measures, it resets the counters of `experts` and takes two forwards and backwards of one layer for
-/// each of up to 18 options, four more for the four best of them, and one first for warm-up.
+/// broadcast. If it measures, it resets the counters of `experts`. After one forward and backward of one layer for
+/// warm-up, it takes two for each of up to 18 options, and four more for each of the four best.
 /// @param given  kAuto, or the only kind to measure. inner_ranks is kept, and so is chunks unless it is 0; in_flight is
 ///               not read.
 /// @param cache  a file that rank 0 reads. One of another shape, world or layout of nodes is not used, and an

@@ -94,16 +94,16 @@ struct DispatchInput {
 /// Makes an Exchange that sends a token only to the ranks of its experts. Calls: unless they are known, an all-to-all
 /// of counts (8 bytes for each chunk to every other rank: a rank without an expert of ours receives nothing else); an
 /// uneven one of choices; for each chunk one to the experts and one back; in backward the same for each chunk, and one
-/// of the weights' gradients. If S_p of our tokens have an expert on rank p, S_p · 8K bytes of choices and S_p · D
-/// elements go to rank p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of
+/// of the weights' gradients. Let S_p of our tokens have an expert on rank p. Then S_p · 8K bytes of choices and S_p ·
+/// D elements go to rank p, and as many elements come back; in backward the same elements again, and S_p · 4K bytes of
 /// weights' gradients.
 std::unique_ptr<Exchange> exchange_by_all_to_all(const DispatchInput& input);
 
-/// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all: the first among the ranks at the
-/// same place of every node, the second among those of a node, with 8 (K + 1) bytes of choices there and 4 (K + 1) of
-/// weights' gradients. If S_o tokens have an expert in node o, S_o · D elements go to the node, and S_o · D fp32 come
-/// back. On a device the counts of both hops are exchanged before the first: 8 bytes for each chunk, the node and each
-/// of its ranks.
+/// Makes an Exchange in two hops. Its calls are those of two exchanges by all-to-all. The first is among the ranks at
+/// the same place of every node, the second among the ranks of a node. In the second, choices are 8 (K + 1) bytes and
+/// weights' gradients 4 (K + 1). If S_o tokens have an expert in node o, S_o · D elements go to the node, and S_o · D
+/// fp32 come back. On a device the counts of both hops are exchanged before the first: 8 bytes for each chunk, the node
+/// and each of its ranks.
 std::unique_ptr<Exchange> exchange_by_all_to_all_2d(const DispatchInput& input);
 
 /// Makes an Exchange of the kind in input.options, which may not be kAuto.

@@ -86,9 +86,9 @@ struct Routing {
   // In training: counts of this call's tokens. They are undefined if the choices were given (`saved` of route).
   Tensor count_BE;  ///< choices of each expert in each sequence before balancing, fp32
   Tensor load_E;    ///< choices that each expert takes, int64
-  /// int64 [2 · E + 4]: choices of each expert before balancing, load_E, choices that balancing gave to another expert,
-  /// choices that no expert takes, tokens whose scores are all equal, and the bits (fp64) of the sum over tokens of the
-  /// entropy of their probabilities, nats.
+  /// int64 [2 · E + 4]. First come the choices of each expert before balancing, load_E, the choices that balancing gave
+  /// to another expert, and those that no expert takes. Then come the number of tokens whose scores are all equal, and
+  /// the bits (fp64) of the sum over tokens of the entropy of their probabilities, nats.
   Tensor counts{};
 
   std::shared_ptr<RowCounts> row_counts = nullptr;  ///< what the dispatch of these choices found

@@ -33,7 +33,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
 void check_targets(const Tensor& targets, int64_t vocab);
 
 /// Asserts that the gradient of a loss, fp64 without dims, is 1, since forward has added the weight's gradient. The
-/// host does not wait for one of a device.
+/// host does not wait for the gradient if that is on a device.
 void check_unit_gradient(const Tensor& dloss);
 
 namespace portable {

@@ -1,11 +1,11 @@
 #pragma once
 // The nearest semi-orthogonal matrix, approximately, by Newton and Schulz's iteration: what Muon makes of a momentum.
 //
-// From X = G / ‖G‖, with rows ≤ columns (else of Gᵀ), each iteration is
-//   A = X Xᵀ,   X ← (a I + b A + c A²) X,
-// which moves every singular value s to a s + b s³ + c s⁵. Source: Jordan et al. 2024 (Muon), with a, b, c for which
-// five iterations bring singular values from 0.002 to 1 near 1 (0.7 to 1.2). A and A² are symmetric: one triangle of
-// each is computed.
+// From X = G / ‖G‖, with rows ≤ columns (else of Gᵀ), each iteration is:
+//   A = X Xᵀ,   X ← (a I + b A + c A²) X.
+// It moves every singular value s to a s + b s³ + c s⁵. Source: Jordan et al. 2024 (Muon), with a, b, c for which five
+// iterations bring singular values from 0.002 to 1 near 1 (0.7 to 1.2). A and A² are symmetric: one triangle of each is
+// computed.
 
 #include <array>
 

@@ -62,8 +62,8 @@ Tensor empty_on_host(int64_t count, at::Device device);
 /// elsewhere.
 float* fp32_on_host(const Tensor& x);
 
-/// Copies from a device to the host while the device does other work: they are queued on a separate stream, after what
-/// the caller's current stream has at the time of a call.
+/// Copies from a device to the host while the device does other work: they are queued on a separate stream, after the
+/// work that is on the caller's current stream at the time of a call.
 class FetchAside {
  public:
   /// On a CPU the functions below copy at once.
@@ -74,7 +74,7 @@ class FetchAside {
   void run(const std::function<void()>& queue);
   /// To be called within run(): sets `on_host`, contiguous and pinned, to the elements of `x`.
   static void copy(const Tensor& x, const Tensor& on_host);
-  /// What the current stream has from now on comes after the copies. The host does not wait.
+  /// Work that is queued on the current stream from now on runs after the copies. The host does not wait.
   void follow() const;
   /// Returns whether the copies of the last run() are complete. Any thread may call it, but not during run().
   bool done() const;

@@ -16,9 +16,10 @@ namespace athanor::inline optim {
 /// its square.
 ///
 /// The parts of the model on tensor and pipeline ranks are added up, each element once. Parameters are left out of both
-/// sums if a rank has no whole gradient of them before the sum over data ranks: those whose gradients tensor or
-/// pipeline ranks add up (Replication::replicas_add: norms under sequence_parallel, keys and values that tensor ranks
-/// share, a table that is embedding and output of a pipeline), and experts of which there is one copy (E = D) if D > 1.
+/// sums if a rank has no whole gradient of them before the sum over data ranks. Some have gradients that tensor or
+/// pipeline ranks add up (Replication::replicas_add): norms under sequence_parallel, keys and values that tensor ranks
+/// share, and a table that is embedding and output of a pipeline. The others are experts of which there is one copy (E
+/// = D), if D > 1.
 ///
 /// For each step that is measured: add() or add_first_microbatch() in backward, then finish(). It changes no gradient.
 class NoiseProbe {

@@ -26,9 +26,9 @@ struct NoiseEstimate {
   double variance = 0;          ///< estimates tr(Σ), for one sequence
 };
 
-/// Returns the sums of the estimates of each group. A part has the mean gradient of its B / n sequences, over n, so
-///   E|g|² = |G|² + tr(Σ) / B  and  E Σ|g_i|² = |G|² / n + tr(Σ) / B,
-/// which are solved for |G|² and tr(Σ). A group of one part tells nothing, and is left out.
+/// Returns the sums of the estimates of each group. A part has the mean gradient of its B / n sequences, over n. So
+///   E|g|² = |G|² + tr(Σ) / B  and  E Σ|g_i|² = |G|² / n + tr(Σ) / B.
+/// These are solved for |G|² and tr(Σ). A group of one part tells nothing, and is left out.
 /// @param sequences  B, the sequences of the step.
 NoiseEstimate estimate_noise(std::span<const PartSquares> groups, int64_t sequences);
 

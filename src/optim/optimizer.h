@@ -38,10 +38,10 @@ struct HeldState {
   Tensor values;
 };
 
-/// The labels of a second backward. The function returns the label of one target from its sequence (in the global
-/// batch, from 0), its position in the sequence (from 0), and the label that it has in the batch. It must depend on
-/// these alone, so that the layout does not change it. It is not called for positions without a target. A null function
-/// draws each label from the model's own probabilities (ops/label_draw.h).
+/// The labels of a second backward. The function gets a target's sequence (in the global batch, from 0), its position
+/// in the sequence (from 0), and its label in the batch, and returns its new label. It must depend on these alone, so
+/// that the layout does not change it. It is not called for positions without a target. A null function draws each
+/// label from the model's own probabilities (ops/label_draw.h).
 using OtherLabels = std::function<int64_t(int64_t sequence, int64_t position, int64_t label)>;
 
 class Optimizer {

@@ -1,7 +1,7 @@
 #pragma once
-// QK-clip: after an update, the query and key weights of each head whose largest attention logit in the step exceeded a
-// threshold are scaled down, so that the same inputs would give the threshold. Source: Kimi Team 2025 (Kimi K2,
-// MuonClip).
+// QK-clip: after an update, it scales down the query and key weights of each head whose largest attention logit in the
+// step exceeded a threshold. With the new weights, the same inputs would give the threshold. Source: Kimi Team 2025
+// (Kimi K2, MuonClip).
 //
 // With γ = min(1, threshold / largest logit) of a head, its query and key weights are multiplied by √γ each. If several
 // query heads share a key head, only the query weights are, by γ: scaling the key would change the other heads' logits.

@@ -2,8 +2,8 @@
 // Sophia-G: the mean gradient divided by a mean of estimates of the Hessian's diagonal, and clipped. Source: Liu et al.
 // 2023, algorithms 2 (Gauss-Newton-Bartlett) and 3.
 //
-// Every hessian_interval steps, from the first on, and in the first update of fresh state, a second forward and
-// backward run on labels that are drawn from the model's own probabilities; the number of targets times the squared
+// Every hessian_interval steps, from the first on, and in the first update of fresh state, there is a second forward
+// and backward. Its labels are drawn from the model's own probabilities. The number of targets times the squared
 // gradient estimates the diagonal. The estimate counts if the step is not refused, and an element of it if that is
 // finite; until then it takes as much memory as the Hessian.
 

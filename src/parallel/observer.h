@@ -90,7 +90,7 @@ class Observers {
   void tell(const Observation& observation) const;
   /// True if any of them wants attention logits.
   bool want_attention_logits() const;
-  /// Calls those that do with `largest`.
+  /// Calls the observers that want them with `largest`.
   void tell_attention_logits(const std::string& place, int microbatch, const Tensor& largest) const;
 
   /// While it exists, a step shows nothing to the observers.

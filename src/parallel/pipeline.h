@@ -26,7 +26,7 @@ class Pipeline {
   /// and chunks. @throws Error as check_schedule (layout/schedule.h).
   void set_schedule(Schedule schedule);
 
-  /// Takes a PipelinePass from its begin to its end. Collective, and with errors, as that.
+  /// Runs a PipelinePass from its beginning to its end. It is collective and throws errors as that class does.
   LossParts forward_backward(std::span<const Microbatch> microbatches, GradientReducer* sums = nullptr);
 
   /// Evaluates any number of microbatches, without gradients and without the schedule. They may differ in size: a stage
@@ -65,11 +65,11 @@ class PipelinePass {
   /// Waits for the input of an action: for a forward on the first stage, tokens; for a backward on the last stage,
   /// undefined.
   Tensor receive(const Action& action);
-  /// Computes what the action gives. Gradients are added into the buckets.
+  /// Computes the action. Gradients are added into the buckets.
   /// @param sums  starts to sum gradients as soon as they are final, which is in the backward of the last microbatch
   ///              (Stage::backward); null: the caller begins when all are.
   Tensor compute(const Action& action, Tensor input, GradientReducer* sums);
-  /// Sends it to the stage that waits for it.
+  /// Sends the result to the stage that waits for it.
   void send(const Action& action, Tensor output);
   /// Waits until all has been sent. @return the parts of this rank's stages, summed over stages and microbatches.
   LossParts finish();

@@ -28,8 +28,8 @@ struct Labels {
   /// With a tree: int64 [S], the token after which each of the targets [1, S] is expected. A token may occur several
   /// times, in any order.
   Tensor rows;
-  // Gradients are those of loss_scale · loss + aux_scale · aux + z_scale · z (LossParts::sums), so that adding them up
-  // over microbatches and ranks gives the gradient of the global batch's loss, in which these sums are means.
+  // Gradients are those of loss_scale · loss + aux_scale · aux + z_scale · z (LossParts::sums). Added up over
+  // microbatches and ranks, they are the gradient of the global batch's loss, in which these sums are means.
   double loss_scale = 1;  ///< 1 / targets in the global batch
   double aux_scale = 0;   ///< moe.router_aux_loss_coef / (sparse layers · sequences in the global batch)
   double z_scale = 0;     ///< moe.router_z_loss_coef / (sparse layers · tokens in the global batch)

@@ -53,8 +53,8 @@ struct ScoreHistory {
   bool has_tokens() const;
 };
 
-/// Returns a column for each task that no combining group holds, for each such group, and, of two or more accuracies,
-/// for their mean at the checkpoints that have all of them.
+/// Returns a column for each task that no combining group holds, and one for each such group. Two or more accuracies
+/// also have a column for their mean, at the checkpoints that have all of them.
 ///
 /// A column holds results of one kind: with the same number of examples and documents and the same version of the task.
 /// Of several kinds it is the one that most runs have, then most checkpoints, then that of the most documents; a

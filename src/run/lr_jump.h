@@ -21,8 +21,8 @@ double planned_learning_rate(const RunConfig& run, int64_t step, int64_t tokens)
 
 /// Compares the schedules of a run that continues after update `step`.
 /// @param before, now  its configurations, with the fields that data determine.
-/// @return nothing if the rate of update `step` is the same in both to a hundredth, whatever comes after it, or if the
-///         next rate is that of the last update.
+/// @return nothing if the rate of update `step` is the same in both to a hundredth, whatever comes after it. It is also
+///         nothing if the next rate is that of the last update.
 std::optional<LrJump> find_lr_jump(const RunConfig& before, const RunConfig& now, int64_t step, int64_t tokens_seen);
 
 }  // namespace athanor::inline run

@@ -29,10 +29,10 @@ struct OpenedFolder {
 };
 
 /// Opens a run's folder for a start; only the first rank calls it, after every check that may refuse the run: nothing
-/// in the folder changes earlier. It makes the folder and what a run needs in it, cleans up what killed processes left,
-/// moves aside what a run that goes back abandons, puts a checkpoint that is not finite aside (rotation.h), keeps the
-/// configuration of the previous attempt, and opens the log. If the process is killed on the way, the next start plans
-/// the same beginning from the folder.
+/// in the folder changes earlier. It makes the folder and what a run needs in it, and cleans up what killed processes
+/// left. It moves aside what a run that goes back abandons, and a checkpoint that is not finite (rotation.h). It keeps
+/// the configuration of the previous attempt, and opens the log. If the process is killed on the way, the next start
+/// plans the same beginning from the folder.
 /// @throws IoError.
 OpenedFolder open_run_folder(const FolderOpening& opening);
 

@@ -28,8 +28,8 @@ class RunGate {
   bool is_due(bool is_last) const;
   /// Returns whether the model is to be evaluated before the first step; the same on all ranks.
   bool is_due_on_start() const;
-  /// Returns whether the step that an earlier attempt did last was to be evaluated, and the run's history has no
-  /// result: a signal or an error was faster. Collective over the world.
+  /// Returns whether an evaluation is missing after the last step of an earlier attempt. It was due, but the run's
+  /// history has no result, since a signal or an error came first. Collective over the world.
   /// @param is_last  as for is_due.
   bool is_owed(bool is_last) const;
   /// Evaluates the model, and tells log and history. At step 0 no rule is applied. Collective over the world.

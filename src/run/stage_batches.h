@@ -14,8 +14,8 @@
 
 namespace athanor::inline run {
 
-/// Thrown on all ranks instead of a batch with which a source would give more than its max_epochs allow: so much was
-/// planned before step 1, and batches were passed over since.
+/// Thrown on all ranks instead of a batch that would take more from a source than its max_epochs allow. The plan before
+/// step 1 stayed within that limit, but batches that were passed over since then count as well.
 struct SourceUsedUp {
   std::string text;
 };

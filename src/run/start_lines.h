@@ -19,8 +19,8 @@ void say_what_starts(const TrainState& state, const ThreadShare& threads);
 
 // What a start tells about the program and the machines, so that a log states what ran where.
 
-/// Returns one line each for the program (version, commit, libtorch, MPI), for the command, for the hosts with their
-/// ranks and the job of the scheduler, and for the CPU of the first rank.
+/// Returns one line each for the program (version, commit, libtorch, MPI) and for the command. The hosts have one, with
+/// their ranks and the job of the scheduler, and so has the CPU of the first rank.
 /// @param hosts    for each rank.
 /// @param network  the MPI that connects the ranks; empty for one rank.
 /// @param cpu      cpu_of_host() of the first rank.

@@ -48,20 +48,20 @@ class BackgroundSave {
   BackgroundSave(const BackgroundSave&) = delete;
   BackgroundSave& operator=(const BackgroundSave&) = delete;
 
-  /// Starts a checkpoint of the state as it is now, and returns when the state may change: on a device, only after
+  /// Starts a checkpoint of the state as it is now. When it returns, the state may change; on a device only after
   /// before_update(). None may be pending. Collective: all ranks call it at the same step; it waits for none of them.
   void start(TrainState& state, SaveTo to = SaveTo::kRunFolder);
   /// Returns whether a checkpoint was started whose outcome was not taken.
   bool pending() const { return pending_.has_value(); }
   bool pending(SaveTo to) const { return pending_ == to; }
-  /// Returns whether this rank's thread works.
+  /// Returns whether this rank's thread is still writing.
   bool is_writing() const;
-  /// Returns the outcome of the pending checkpoint; the caller waits for it. Every rank gets one once all ranks work no
-  /// more, so that ranks which ask at the same step, after they have agreed on that, do not wait.
+  /// Waits for the pending checkpoint, and returns its outcome. No rank gets it before all ranks have finished writing.
+  /// So there is no wait if the ranks agree that they have finished, and then all call this at the same step.
   SaveOutcome take();
-  /// Waits until take() would not. The ranks tell each other, again and again, that they still wait: a disk may stall
-  /// for as long as it does, but a rank that is stopped or hangs is missing in such a call. Collective over `world`,
-  /// the state's; in the threads that train.
+  /// Waits until take() would return at once. The ranks tell each other, again and again, that they still wait: a disk
+  /// may stall for as long as it does, but a rank that is stopped or hangs is missing in such a call. Collective over
+  /// `world`, the state's; in the threads that train.
   /// @throws CommError naming that rank, after the group's limit of time.
   void wait_together(comm::Communicator& world);
   /// To be called before the state changes: on a device, the current stream waits until it is copied.

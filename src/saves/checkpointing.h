@@ -33,10 +33,11 @@ void save_checkpoint(TrainState& state);
 /// from the master. Each rank reads what it owns, and the ranks compare all hashes in the same pass
 /// (checkpoint/verified_load.h). Collective. Nothing of the state except tensors changes before that.
 /// @throws CheckpointError if the checkpoint is of another model and checkpoint.allow_model_change does not allow the
-/// difference, if it lacks moments and checkpoint.fresh_moments does not ask for fresh ones (moment_ages.h), if its
-/// numbers are wrong (progress.h), if it is damaged, or if a weight or moment is not finite; ConfigError if train.seed
-/// differs, since the order of the data would change under the cursor, or if models are to be saved and `transformers`
-/// cannot hold the router bias.
+/// difference. It is also thrown if the checkpoint lacks moments and checkpoint.fresh_moments does not ask for fresh
+/// ones (moment_ages.h). Other reasons are wrong numbers (progress.h), damage, or a weight or moment that is not
+/// finite.
+/// @throws ConfigError if train.seed differs, since the order of the data would change under the cursor, or if models
+/// are to be saved and `transformers` cannot hold the router bias.
 void load_checkpoint(TrainState& state, const CheckpointReader& checkpoint, Chosen chosen = Chosen::kAsNewest);
 
 /// Loads the newest of the checkpoints in a folder that is in order, as load_checkpoint does; which ones it passes over

@@ -1,6 +1,6 @@
 #pragma once
-// The files of a local checkpoint while a start loads it: each node gets those that its ranks need and it lacks, and a
-// file that is damaged is replaced by another copy of it, from another node or from a folder with another node's name.
+// The files of a local checkpoint while a start loads it. Each node gets those that its ranks need and it lacks. A file
+// that is damaged is replaced by another copy of it, from another node or from a folder with another node's name.
 
 #include <filesystem>
 #include <map>

@@ -40,9 +40,10 @@ enum class Chosen {
 std::string idle_fresh_groups(const CheckpointConfig& config, const std::string& reason);
 
 /// Decides whose state is read and whose begins at zero. All begins at zero
-/// - if checkpoint.fresh_moments asks for it and the checkpoint was chosen by name, or lacks moments (with kAsNewest an
-///   earlier start has already begun at zero, and the checkpoint has what came after that);
+/// - if checkpoint.fresh_moments asks for it, and the checkpoint was chosen by name or lacks moments;
 /// - if the checkpoint is of step 0 and lacks moments, as an imported model does.
+/// With kAsNewest, moments that the checkpoint has are kept: an earlier start has already begun at zero, and these came
+/// after that.
 /// The state of the parameters in checkpoint.fresh_groups begins at zero if the checkpoint was chosen by name, or lacks
 /// it.
 /// @param step  the checkpoint's.

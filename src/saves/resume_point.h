@@ -39,14 +39,15 @@ struct ResumePoint {
   /// The attempt in which this branch of the run began: local checkpoints (checkpoint/local_store.h) of earlier
   /// attempts are of another one.
   int64_t branch = 1;
-  /// Local checkpoints of attempts from this one on count, if it is not `branch`: the branch that the run has, while
-  /// `path` would begin another one; 0: `branch`.
+  /// If not 0, local checkpoints count that come from this attempt or a later one, instead of from `branch` on. It is
+  /// the branch that the run has now, while `path` would begin another one.
   int64_t branch_there_is = 0;
   bool anew = false;    ///< checkpoint.resume names `path`: another branch of the run begins there (branch.h)
   int64_t attempt = 1;  ///< number of this start of the run, from 1
   std::vector<std::string> notes;           ///< for the log: what was skipped, and why
   std::vector<std::string> notes_of_local;  ///< the same, if it continues from a local checkpoint instead
-  /// Why nothing but a local checkpoint may be continued from: what the run had saved is gone. Empty: this does.
+  /// Why the run may continue only from a local checkpoint: what it had saved elsewhere is gone. Empty: there is no
+  /// such reason.
   std::string refusal;
 
   int64_t branch_of_local() const { return branch_there_is > 0 ? branch_there_is : branch; }

@@ -27,11 +27,11 @@ struct SmokeRun {
 /// Returns true if this process makes every product on avx2 or avx512, which give the same bits.
 bool on_widening_path();
 
-/// Trains the dense model in fp32 and the sparse one in bf16 (on a widening path each in both types), with two threads,
-/// which libtorch stays set to, on data made from counters. It checks that the first loss is near the expected one
-/// (expected_first_loss), that the first entropy of the routers is near ln(experts), that every parameter (and expert)
-/// receives a gradient and moves, and that the loss falls. On a device each model is trained in both types, and its
-/// first ten steps a second time, which must have the same bits.
+/// Trains the dense model in fp32 and the sparse one in bf16 (on a widening path each in both types), on data made from
+/// counters. It uses two threads, which libtorch stays set to. The first loss must be near the expected one
+/// (expected_first_loss), and the first entropy of the routers near ln(experts). Every parameter (and expert) must
+/// receive a gradient and move, and the loss must fall. On a device each model is trained in both types, and its first
+/// ten steps a second time, which must have the same bits.
 /// @param tracer  records the tensors; null: nothing does. A model takes no further step once it has all that is
 ///                asked for; nothing is checked then.
 std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);

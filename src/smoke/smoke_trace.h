@@ -10,10 +10,10 @@
 //   [1,"forward.0","model.layers.1.mlp","4x64x128","float32",HASH]]}],
 //   "values": []}
 //
-// The tensors of a model are in the order of computation, each on its own line. The phases of a step are `input` (its
-// tokens), `forward.M` and `backward.M` of microbatch M (the places of parallel/observer.h), `loss`, `gradient` (of
-// each parameter, of the whole step), `norm` and `update` (each parameter's master after the update). Step 0 has the
-// phase `initial`.
+// The tensors of a model are in the order of computation, each on its own line. A step begins with the phases `input`
+// (its tokens), and `forward.M` and `backward.M` of microbatch M (the places of parallel/observer.h). The others are
+// `loss`, `gradient` (of each parameter, of the whole step), `norm` and `update` (each parameter's master after the
+// update). Step 0 has the phase `initial`.
 //
 // A trace that was asked for a single tensor has that one alone, and its elements as `values`: the bits of fp64, which
 // holds each type that a step computes in, as whole numbers.

@@ -50,9 +50,9 @@ struct ScoreRule {
 
 /// Reads a rule.
 /// @param where  begins a message: "eval.stop_if[0]".
-/// @throws ConfigError in one line, with the character at fault and the nearest name: for a rule that cannot be read,
-///         a task or metric that is not among the subjects, a chance that is not stated, a standard error that the
-///         metric does not have.
+/// @throws ConfigError in one line, with the character at fault and the nearest name, for a rule that cannot be read.
+///         Other errors are a task or metric that is not among the subjects, a chance that is not stated, and a
+///         standard error that the metric lacks.
 ScoreRule parse_score_rule(const std::string& text, const std::vector<RuleSubject>& subjects, const std::string& where);
 
 /// What a rule is asked about.

@@ -20,7 +20,7 @@
 namespace athanor::tasks {
 
 /// What Python or Jinja would raise, or an operation that this form does not have. The evaluator of templates adds the
-/// place (template_error.h).
+/// place (template_nodes.h).
 class PythonError : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

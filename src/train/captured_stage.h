@@ -14,8 +14,8 @@ namespace athanor::inline train {
 /// Stands in for the only stage of a model. Of microbatches of one shape it runs the first few as they are, then
 /// records one (ops/graph.h), and from then on launches what was recorded. The bits are those of the stage.
 ///
-/// A microbatch runs as it is while there are observers, and after a recording has failed, which is logged once. So it
-/// does if as many graphs as may be are in use for other shapes, which is logged once, too.
+/// A microbatch runs without a graph while there are observers, and after a recording has failed. It also does if all
+/// graphs that are allowed are in use for other shapes. The last two reasons are logged, each once.
 class CapturedStage : public Stage {
  public:
   /// @param observers  those of the stage; may be null. All arguments must outlive this.

@@ -9,7 +9,7 @@
 
 namespace athanor::inline train {
 
-/// The most that a step may have and be applied.
+/// The largest numbers with which a step is still applied.
 struct StepLimits {
   double loss = std::numeric_limits<double>::infinity();  ///< mean over targets
   double grad_norm = std::numeric_limits<double>::infinity();

@@ -89,7 +89,7 @@ class Step {
   std::unique_ptr<UpdateSums> sums_;  // in the steps of metrics.update_watch_interval
 };
 
-/// Takes a step from its begin to its end.
+/// Takes a step from its beginning to its end.
 StepReport train_step(TrainState& state, const Batch& batch, const StepLimits& limits = {});
 
 }  // namespace athanor::inline train

@@ -17,8 +17,8 @@ class UpdateObserver {
   /// two calls the optimizer updates this range and nothing else.
   virtual void before_update(FlatRange range) = 0;
   virtual void after_update(FlatRange range) = 0;
-  /// Returns numbers of this object, fp64, where the model is: the host fetches them with those of the step, after
-  /// which they are there.
+  /// Returns numbers of this object, fp64, on the model's device. The host fetches them together with the numbers of
+  /// the step; after that they are on the host.
   virtual std::vector<Tensor*> numbers() { return {}; }
 };
 constexpr int64_t kUpdateBlock = int64_t{1} << 22;  // 16 MiB of fp32

@@ -9,10 +9,10 @@
 //
 // How many labels rounding changes: let p be the probabilities of a row, and δ what two runs' logits differ by. With
 // the same numbers of the counter, both runs draw id i with the probability 1 / Σ_j (p_j / p_i) max(1, exp(δ_j − δ_i)).
-// So they draw different ids, to first order, with the probability Σ_ij p_i p_j |δ_i − δ_j| / 2, which is at most σ /
-// √2 if the δ have the deviation σ. Over n rows that is λ = n σ / √2 labels in the mean, and more than k with a
-// probability of at most exp(−λ) (e λ / (k + 1))^(k + 1) (Chernoff). The bound is the least k for which this is at most
-// 10⁻¹⁰.
+// So they draw different ids, to first order, with the probability Σ_ij p_i p_j |δ_i − δ_j| / 2. This is at most σ / √2
+// if the δ have the deviation σ. Over n rows that is λ = n σ / √2 labels in the mean. By Chernoff's bound there are
+// more than k with a probability of at most exp(−λ) (e λ / (k + 1))^(k + 1). The bound is the least k for which this is
+// at most 10⁻¹⁰.
 
 #include "ops/label_draw.h"
 #include "train/train_step.h"

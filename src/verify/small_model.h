@@ -42,8 +42,8 @@ Batch make_verify_batch(const RunConfig& small, int64_t step, uint64_t draw);
 /// have the same number.)
 int64_t count_buckets(const RunConfig& config, const Layout& layout);
 
-/// Returns the parallelism.bucket_mb with which `small`, which has all layers of `whole`, has as many buckets as that,
-/// or a few more if its tensors' other sizes allow no equal number.
+/// Returns the parallelism.bucket_mb with which `small`, which has all layers of `whole`, has as many buckets as that.
+/// It has a few more if its tensors' other sizes allow no equal number.
 /// @param layout  of both runs.
 double bucket_mb_for_as_many(const RunConfig& small, const RunConfig& whole, const Layout& layout);
 

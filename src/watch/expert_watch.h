@@ -24,8 +24,8 @@ class ExpertWatch {
   /// Takes the counts of the whole batch of a step; undefined for dense models. Sends nothing.
   ///
   /// An expert is dead if it took less than a hundredth of the mean of its layer. It is overloaded if it took more than
-  /// 4 times the mean, or, where the model has fewer than 4.4 experts for each that a token chooses, more than 9 of 10
-  /// tokens and at least twice the mean.
+  /// 4 times the mean. If the model has fewer than 4.4 experts for each that a token chooses, more than 9 of 10 tokens
+  /// and at least twice the mean are enough.
   /// @return at the end of a window: a line, if other experts are dead or overloaded than in the one before; else "".
   std::string took(int64_t step, const RouterCounts& counts);
 

@@ -6,11 +6,11 @@
 // order in which it makes them. A sum is finite if all of its terms are (and do not overflow together). Nothing else is
 // done unless the guard refuses the step. Then a rank is an origin if the first of its sums that is not finite comes
 // before anything that could have brought it there:
-//   - its first is not what a pipeline stage has received; and
+//   - this sum is not that of a tensor which came from another pipeline stage; and
 //   - in each group in which it takes part, no rank sent such a value in a collective that this rank had made by then.
-// If no rank is one, a message between stages was finite when it was sent and not where it arrived: the first of these
-// ranks in the order of the dataflow is taken.
-// Numbers of collectives are the same on all ranks of a group, so this takes one minimum for each group.
+// If no rank is an origin, a message between stages was finite when it was sent and not where it arrived: the first of
+// these ranks in the order of the dataflow is taken. Numbers of collectives are the same on all ranks of a group, so
+// this takes one minimum for each group.
 //
 // The cost is one pass over each of these tensors: an addition for each element, where a layer makes some hundreds to
 // thousands of multiplications.
@@ -39,15 +39,15 @@ struct NotFiniteSeen {
   int microbatch = 0;     ///< that tensor's, from 0; Observation::kAllMicrobatches for a bucket
   bool received = false;  ///< it came from another pipeline stage
   std::string sent_in;    ///< if it was sent before it was observed: "group tensor"
-  /// For each of kSharingGroups: the first collective in which this rank sent one (INT64_MAX: none), and how many
-  /// collectives it had made when the first came up.
+  /// For each of kSharingGroups: the first collective in which this rank sent a value that is not finite (INT64_MAX:
+  /// none), and how many collectives it had made when its first such value came up.
   std::array<int64_t, kSharingGroups.size()> first_sent = {}, made_before = {};
 };
 
 class FiniteWatch : public Observer, public comm::SendWatch {
  public:
-  /// Shows itself the sends of the mesh's groups until it is destroyed. On a device each sum is one kernel, which is
-  /// never waited for, and the parts of layers (attention and feed-forward) are left out.
+  /// Sees what the mesh's groups send, until it is destroyed. On a device each sum is one kernel, which is never waited
+  /// for, and the parts of layers (attention and feed-forward) are left out.
   explicit FiniteWatch(const Mesh& mesh);
   ~FiniteWatch() override;
   FiniteWatch(const FiniteWatch&) = delete;
@@ -64,7 +64,8 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   /// Returns the seconds that this rank has spent on it so far; on a device those of the host.
   double seconds() const { return seconds_; }
 
-  /// Returns the first of the last step; nothing if every sum is finite. Waits for a device. Sends nothing.
+  /// Returns the first value of the last step that is not finite; nothing if every sum is finite. Waits for a device.
+  /// Sends nothing.
   std::optional<NotFiniteSeen> first() const;
 
  private:

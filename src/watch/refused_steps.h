@@ -44,13 +44,13 @@ class RefusedSteps {
   RefusedSteps(const RefusedSteps&) = delete;
   RefusedSteps& operator=(const RefusedSteps&) = delete;
 
-  /// Returns what the next step may have and be applied.
+  /// Returns the largest loss and gradient norm with which the next step is still applied.
   StepLimits limits() const;
 
   /// Takes the report of a step, and decides what becomes of it. If it is not applied and the run continues with the
-  /// next batch, the position of the state is behind this one, with the same number of updates, and the gradients are
-  /// zero. The run goes back if the configuration asks for it and there is a checkpoint. Collective over the state's
-  /// mesh.
+  /// next batch, the position of the state is after this batch. It then has the same number of updates as before, and
+  /// the gradients are zero. The run goes back if the configuration asks for it and there is a checkpoint. Collective
+  /// over the state's mesh.
   /// @param saved_step  of the newest checkpoint, for the message; 0: there is none.
   /// @throws NumbersError with the verdict, the same on every rank, if the run ends here.
   StepFate fate_of(const StepReport& report, const Batch& batch, int64_t saved_step);

@@ -15,8 +15,9 @@
 
 namespace athanor::inline watch {
 
-/// @throws ConfigError if faults are planned and the environment does not allow them (ATHANOR_ALLOW_FAULTS=1), or if a
-/// fault names no rank, host or sequence, or more than one, or one or a weight that the run does not have.
+/// @throws ConfigError if faults are planned and the environment does not allow them (ATHANOR_ALLOW_FAULTS=1). It is
+/// also thrown unless each fault names exactly one rank, host or sequence, and the run has that, and the weight if the
+/// fault names one.
 /// @param config  with the model of `model.from`.
 void check_faults(const RunConfig& config, int world_size);
 

@@ -1,7 +1,7 @@
 #pragma once
-// Finds ranks that compute more slowly than others with the same work: everyone waits for them in each step, so that
-// nothing but their own time shows which they are. On a device that is the time for which the device computed
-// (parallel/compute_clock.h), else the host's.
+// Finds ranks that compute more slowly than others with the same work. All ranks wait for them in each step, so only
+// the time that each rank itself computes shows which are slow. On a device that is the time for which the device
+// computed (parallel/compute_clock.h), else the host's.
 
 #include <cstdint>
 #include <map>
@@ -37,8 +37,8 @@ class SlowRanks {
   /// Takes the time that this rank has computed in a step, without waits for others; NaN: not known. After each kSteps
   /// steps the medians of all ranks are compared: ranks of the same pipeline stage have the same work. Collective over
   /// the world.
-  /// @return a line for each comparison in which a rank is slow that was not named, or has been forgotten, or in which
-  ///         the last one that was named is forgotten; else "".
+  /// @return a line if a comparison finds a slow rank that was not named before, or that has been forgotten since.
+  ///         There is also a line if a comparison forgets the last rank that was named; else "".
   std::string took(int64_t step, double seconds);
 
  private:

@@ -61,8 +61,8 @@ struct ComputedAgain {
 ComputedAgain compute_again(TrainState& state, const RefusedStep& refused, const StandIns& stand_ins, int rank,
                             const RankNodes& nodes);
 
-/// Computes the gradients of a step again as they were, each rank with its own work, and not as a graph. Returns as
-/// find_origin. Collective, and leaves what it leaves, as compute_again.
+/// Computes the gradients of a step again, each rank with its own work, and without a recorded graph. Returns what
+/// find_origin returns. It is collective, and leaves the gradients and the weights as compute_again does.
 std::optional<NotFiniteOrigin> compute_again_here(TrainState& state, const RefusedStep& refused);
 
 }  // namespace athanor::inline watch

@@ -19,8 +19,8 @@ class StuckNumbers {
   std::string took(int64_t step, double loss, double grad_norm, int64_t num_targets);
   /// Returns a line for the end of a run whose last step was such a one; "" if it was none.
   std::string at_end() const;
-  /// Takes what the metrics of the run tell of its last steps (last_step_numbers), up to `last`, so that a run that
-  /// continues tells what the one that was not interrupted would.
+  /// Takes what the metrics of the run tell of its last steps (last_step_numbers), up to `last`. So a run that
+  /// continues tells what it would have told without the interruption.
   void take_history(const std::string& metrics_lines, int64_t last);
 
  private:
