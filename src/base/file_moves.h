@@ -38,7 +38,7 @@ std::string try_remove_tree(const std::filesystem::path& path);
 
 /// Replaces a folder by a new one where no rename can: keeps the old one under another name until its successor exists.
 /// At every moment one of the two is whole. After a kill between move_now() and the new name, `path` is absent and the
-/// old folder is at `aside`: whoever opens the folder next has to put it back.
+/// old folder is at `aside`: the next start puts it back, or gives the new one its name.
 class MovedAside {
  public:
   /// @param aside  on the file system of `path`; what is there is removed.
