@@ -3,6 +3,7 @@
 // now and then. The optimizer's kernels work on the two parts.
 
 #include <span>
+#include <vector>
 
 #include "ops/tensor.h"
 
@@ -14,22 +15,27 @@ Tensor join_master(const Tensor& weight, const Tensor& low);
 /// Stores fp32 `values` into `weight`, and their lower bits into `low` if it is defined. The host waits for nothing.
 void split_master(const Tensor& values, const Tensor& weight, const Tensor& low);
 
-/// The lower bits of a part of a master.
-struct LowBits {
-  int64_t first;  ///< the first element that has them
-  Tensor bits;    ///< uint16
+/// A range of a flat master.
+struct MasterRange {
+  /// Elements [first, first + count) of the range have the lower bits [begin, begin + count) of `low`.
+  struct Part {
+    int64_t first, begin, count;
+  };
+
+  Tensor weight;            ///< the flat weights, bf16 or fp32, contiguous
+  int64_t begin, size;      ///< the range in `weight`
+  Tensor low;               ///< flat lower bits, uint16; undefined: none are held
+  std::vector<Part> parts;  ///< elements in no part are those of the weight
 };
 
-/// Returns the master of `weight` (bf16 or fp32) where it is; an fp32 weight itself. Elements without lower bits are
-/// those of the weight.
-Tensor join_master(const Tensor& weight, std::span<const LowBits> low);
+/// Returns the master of a range where it is, fp32; of fp32 weights the weights themselves.
+Tensor join_master(const MasterRange& range);
 
-/// Copies the master of `weight` (bf16 or fp32, contiguous, as many elements as `out`) to the host. Elements without
-/// lower bits are those of the weight. The host waits. Any thread may call it.
-void fetch_master(const Tensor& weight, std::span<const LowBits> low, std::span<float> out);
+/// Copies the master of a range to the host, `out` having its size. The host waits. Any thread may call it.
+void fetch_master(const MasterRange& range, std::span<float> out);
 
-/// Sets the master of `weight`, as in fetch_master, to values of the host. Lower bits that have no place are lost. The
-/// host waits. Threads may write different memory.
-void send_master(std::span<const float> values, const Tensor& weight, std::span<const LowBits> low);
+/// Sets the master of a range to values of the host. Lower bits that have no place are lost. The host waits. Threads
+/// may write different memory.
+void send_master(std::span<const float> values, const MasterRange& range);
 
 }  // namespace athanor::ops

@@ -60,29 +60,23 @@ void ParameterStore::write_master(const BucketEntry& entry, int64_t first, std::
   write_master(entry.flat_begin + first, values);
 }
 
-Tensor ParameterStore::compute_of(FlatRange range) const { return compute_.narrow(0, range.begin, range.size()); }
-
-std::vector<ops::LowBits> ParameterStore::low_bits_of(FlatRange range) const {
-  std::vector<ops::LowBits> parts;
-  if (!master_low_.defined()) return parts;
+ops::MasterRange ParameterStore::master_of(FlatRange range) const {
+  ops::MasterRange master{compute_, range.begin, range.size(), master_low_, {}};
+  if (!master_low_.defined()) return master;
   for_each_owned(range, [&](FlatRange own, int64_t state) {
-    parts.push_back({own.begin - range.begin, master_low_.narrow(0, state, own.size())});
+    master.parts.push_back({own.begin - range.begin, state, own.size()});
   });
-  return parts;
+  return master;
 }
 
-Tensor ParameterStore::master_there(FlatRange range) const {
-  return ops::join_master(compute_of(range), low_bits_of(range));
-}
+Tensor ParameterStore::master_there(FlatRange range) const { return ops::join_master(master_of(range)); }
 
 void ParameterStore::read_master(int64_t at, std::span<float> out) const {
-  const FlatRange range{at, at + std::ssize(out)};
-  ops::fetch_master(compute_of(range), low_bits_of(range), out);
+  ops::fetch_master(master_of({at, at + std::ssize(out)}), out);
 }
 
 void ParameterStore::write_master(int64_t at, std::span<const float> values) {
-  const FlatRange range{at, at + std::ssize(values)};
-  ops::send_master(values, compute_of(range), low_bits_of(range));
+  ops::send_master(values, master_of({at, at + std::ssize(values)}));
 }
 
 void ParameterStore::fill_master(const std::string& name,

@@ -84,8 +84,7 @@ class ParameterStore {
 
  private:
   Tensor view(const Tensor& flat, const BucketEntry& entry) const;
-  Tensor compute_of(FlatRange range) const;
-  std::vector<ops::LowBits> low_bits_of(FlatRange range) const;
+  ops::MasterRange master_of(FlatRange range) const;
 
   std::vector<BucketEntry> table_;
   std::vector<Bucket> buckets_;

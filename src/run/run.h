@@ -8,8 +8,8 @@
 
 namespace athanor::inline run {
 
-/// Trains from where the run stands (saves/resume_point.h) until train.steps, or until SIGTERM or SIGINT reaches any rank:
-/// then all ranks finish the step in progress, save and stop. Collective over the world.
+/// Trains from where the run stands (saves/resume_point.h) until train.steps, or until SIGTERM or SIGINT reaches any
+/// rank: then all ranks finish the step in progress, save and stop. Collective over the world.
 /// @param context  is kept up to date, so that the message of a failure can name the step and the folder.
 /// @param evaluation  evaluates the model, as [eval] asks for it; may be null if eval.interval is 0.
 /// @return on every rank, an exit code (docs/exit-codes.md):

@@ -95,7 +95,8 @@ fs::path tokenizer_of(const RunData& data) {
 }
 
 // All ranks have one folder, which the first rank writes.
-void open_folder(const StartedRun& run, const ResumePoint& begin, const FilledState& filled, const MatmulChoice& matmul) {
+void open_folder(const StartedRun& run, const ResumePoint& begin, const FilledState& filled,
+                 const MatmulChoice& matmul) {
   const TrainState& state = *run.state;
   const fs::path tokenizer = tokenizer_of(run.data);
   team_of(*run.mesh).on_first([&] {

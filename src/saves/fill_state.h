@@ -7,8 +7,8 @@
 #include <optional>
 
 #include "checkpoint/verified_load.h"
-#include "saves/resume_point.h"
 #include "saves/local_start.h"
+#include "saves/resume_point.h"
 #include "train/train_state.h"
 
 namespace athanor::inline saves {

@@ -8,8 +8,8 @@
 #include "checkpoint/local_store.h"
 #include "parallel/mesh.h"
 #include "parallel/rank_nodes.h"
-#include "saves/resume_point.h"
 #include "saves/local_save.h"
+#include "saves/resume_point.h"
 
 namespace athanor::inline saves {
 

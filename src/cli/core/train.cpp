@@ -10,8 +10,8 @@
 #include "layout/fitted_batch.h"
 #include "ops/cpu_allocator.h"
 #include "run/in_world.h"
-#include "run/run.h"
 #include "run/refused_places.h"
+#include "run/run.h"
 #include "run/start.h"
 
 ATHANOR_CORE_ENTRY(train) {
