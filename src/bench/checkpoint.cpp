@@ -35,6 +35,7 @@
 #include "memory/rank_share.h"
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
+#include "ops/device_traits.h"
 #include "ops/transfer.h"
 #include "parallel/share.h"
 #include "record/run_folder.h"
@@ -279,7 +280,7 @@ void measure_checkpoint(comm::World& world, RunConfig config, const BenchCheckpo
   Mesh mesh(Layout(config, world.size()), world);
   const at::Device device = agree_on_devices(config, world);
   if (!device.is_cpu() && world.size() > 1) mesh.use(device, config.parallelism.device_sums);
-  if (!device.is_cpu()) choose_type_of_devices(config.train);
+  choose_type(config.train, ops::traits_of(device).usual_type);
   check_memory(config, world, mesh.layout(), device);
   const fs::path parent = parent_folder(given, config);
   const SignalGuard signals("removing the files of the benchmark");

@@ -24,6 +24,7 @@
 #include "model/initialize.h"
 #include "ops/cpu_allocator.h"
 #include "ops/device_choice.h"
+#include "ops/device_traits.h"
 #include "ops/launches.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
@@ -225,7 +226,7 @@ ATHANOR_CORE_ENTRY(bench_step) {
   require_layout_fits(config, 1);
   const OneRank alone(config);
   const at::Device device = ops::choose_device(config.train.device.word());
-  if (!device.is_cpu()) choose_type_of_devices(config.train);
+  choose_type(config.train, ops::traits_of(device).usual_type);
   check_memory(config, *alone.world, alone.mesh.layout(), device);
   announce_armed_faults();
   ops::install_caching_cpu_allocator();

@@ -12,7 +12,7 @@
 
 namespace athanor::inline config {
 
-/// The order of microbatches through a pipeline; layout/schedules/ has a file for each.
+/// The order of microbatches through a pipeline; layout/schedules/ has the functions of each.
 enum class PipelineSchedule { kGpipe, k1F1B, kInterleaved1F1B };
 template <>
 inline constexpr auto kWords<PipelineSchedule> = words<PipelineSchedule>({{"gpipe", PipelineSchedule::kGpipe},

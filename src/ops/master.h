@@ -2,6 +2,7 @@
 // The fp32 master as a bf16 weight and its lower bits (kernels/master.h), on any device: for what is read and written
 // now and then. The optimizer's kernels work on the two parts.
 
+#include <functional>
 #include <span>
 #include <vector>
 
@@ -37,5 +38,11 @@ void fetch_master(const MasterRange& range, std::span<float> out);
 /// Sets the master of a range to values of the host. Lower bits that have no place are lost. The host waits. Threads
 /// may write different memory.
 void send_master(std::span<const float> values, const MasterRange& range);
+
+/// Writes elements [first, first + out.size()) of a range to `out`.
+using MasterSource = std::function<void(int64_t first, std::span<float> out)>;
+
+/// Sets the master of a range block by block, from `source`, which is called from several threads at once.
+void fill_master(const MasterRange& range, const MasterSource& source);
 
 }  // namespace athanor::ops

@@ -79,21 +79,8 @@ void ParameterStore::write_master(int64_t at, std::span<const float> values) {
   ops::send_master(values, master_of({at, at + std::ssize(values)}));
 }
 
-void ParameterStore::fill_master(const std::string& name,
-                                 const std::function<void(int64_t first, std::span<float> out)>& source) {
-  constexpr int64_t kSent = int64_t{1} << 22;   // 16 MiB at a time to a device
-  constexpr int64_t kBlock = int64_t{1} << 16;  // 256 KiB at a time from the source: a core's cache holds them
-  const BucketEntry& e = entry(name);
-  std::vector<float> values(static_cast<size_t>(std::min(kSent, e.num_elements())));
-  for (int64_t begin = 0; begin < e.num_elements(); begin += kSent) {
-    const int64_t size = std::min(kSent, e.num_elements() - begin);
-    const auto sent = std::span(values).first(static_cast<size_t>(size));
-    at::parallel_for(0, (size + kBlock - 1) / kBlock, 1, [&](int64_t first, int64_t last) {
-      for (int64_t at = first * kBlock; at < std::min(size, last * kBlock); at += kBlock)
-        source(begin + at, sent.subspan(static_cast<size_t>(at), static_cast<size_t>(std::min(kBlock, size - at))));
-    });
-    write_master(e, begin, sent);
-  }
+void ParameterStore::fill_master(const std::string& name, const ops::MasterSource& source) {
+  ops::fill_master(master_of(entry(name).range()), source);
 }
 
 Tensor ParameterStore::master_copy(const std::string& name) const {

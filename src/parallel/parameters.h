@@ -75,10 +75,8 @@ class ParameterStore {
   Tensor master_there(FlatRange range) const;
   void write_master(int64_t flat_begin, std::span<const float> values);
 
-  /// Sets the held slice of a parameter, block by block.
-  /// @param source  writes elements [first, first + out.size()) of the held slice to `out`; it is called from several
-  ///                threads at once.
-  void fill_master(const std::string& name, const std::function<void(int64_t first, std::span<float> out)>& source);
+  /// Sets the held slice of a parameter, block by block, from elements of the slice (ops::fill_master).
+  void fill_master(const std::string& name, const ops::MasterSource& source);
   /// Returns a copy of a parameter's master, fp32, in the shape of the held slice; for tests and small tensors.
   Tensor master_copy(const std::string& name) const;
 

@@ -48,7 +48,7 @@ void check_checkpoint_memory(const RunConfig& config, const comm::World& world, 
   const ops::DeviceTraits traits = ops::traits_of(device);
   const double copies = traits.staging_on_host * staging;
   if (kept + copies == 0) return;
-  const double step = traits.step_on_host * step_bytes(config, world, layout);
+  const double step = traits.step_on_host > 0 ? traits.step_on_host * step_bytes(config, world, layout) : 0;
   std::vector<std::string> parts, remedies;
   if (step > 0) parts.push_back(format_bytes(step) + " to compute");
   if (kept > 0) {
