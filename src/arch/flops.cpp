@@ -1,48 +1,33 @@
 #include "arch/flops.h"
 
+#include "arch/blocks/flops.h"
+#include "arch/model_spec.h"
+
 namespace athanor::inline arch {
-namespace {
 
-double matmul(double m, double n, double k) { return 2 * m * n * k; }
-
-}  // namespace
-
-FlopCount count_layer_flops(const ModelConfig& m, bool sparse, int64_t num_sequences, int64_t seq_len) {
-  const auto d = static_cast<double>(m.hidden_size), f = static_cast<double>(m.intermediate_size);
-  const auto q = static_cast<double>(m.num_attention_heads * m.head_dim());
-  const auto kv = static_cast<double>(m.kv_heads() * m.head_dim());
-  const auto s = static_cast<double>(seq_len), tokens = static_cast<double>(num_sequences) * s;
-  // A token attends to itself and those before it: (s + 1) / 2 keys on average.
-  const double attended = (s + 1) / 2;
-
-  FlopCount count;
-  count.attention_projections = matmul(tokens, q, d) + 2 * matmul(tokens, kv, d) + matmul(tokens, d, q);
-  count.attention_scores = 2 * matmul(tokens, attended, q);
-  if (sparse) {
-    const auto expert_f = static_cast<double>(m.expert_intermediate_size());
-    const auto passed = static_cast<double>(m.num_experts_per_tok + m.num_shared_experts);
-    count.feed_forward =
-        passed * 3 * matmul(tokens, expert_f, d) + matmul(tokens, static_cast<double>(m.num_experts), d);
-  } else {
-    count.feed_forward = 3 * matmul(tokens, f, d);
-  }
-  return count;
+FlopCount count_layer_flops(const LayerSpec& layer, int64_t num_sequences, int64_t seq_len) {
+  const double tokens = static_cast<double>(num_sequences) * static_cast<double>(seq_len);
+  // A token attends to itself and those before it: half of the keys on average.
+  const double attended = (static_cast<double>(seq_len) + 1) / 2;
+  return {.attention_projections = layer.attention.projection_flops(tokens),
+          .attention_scores = layer.attention.score_flops(tokens, attended),
+          .feed_forward = std::visit([&](const auto& block) { return block.flops(tokens); }, layer.feed_forward)};
 }
 
 double count_output_flops(const ModelConfig& model, int64_t num_tokens) {
-  return matmul(static_cast<double>(num_tokens), static_cast<double>(model.vocab_size),
-                static_cast<double>(model.hidden_size));
+  return matmul_flops(static_cast<double>(num_tokens), static_cast<double>(model.vocab_size),
+                      static_cast<double>(model.hidden_size));
 }
 
-FlopCount count_forward_flops(const ModelConfig& m, int64_t num_sequences, int64_t seq_len) {
-  const FlopCount dense = count_layer_flops(m, false, num_sequences, seq_len);
-  const FlopCount sparse = count_layer_flops(m, true, num_sequences, seq_len);
-  const auto layers = static_cast<double>(m.num_hidden_layers);
-  const auto sparse_layers = static_cast<double>(m.num_sparse_layers());
-  return {.attention_projections = layers * dense.attention_projections,
-          .attention_scores = layers * dense.attention_scores,
-          .feed_forward = (layers - sparse_layers) * dense.feed_forward + sparse_layers * sparse.feed_forward,
-          .output = count_output_flops(m, num_sequences * seq_len)};
+FlopCount count_forward_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len) {
+  FlopCount sum{.output = count_output_flops(model, num_sequences * seq_len)};
+  for (const LayerSpec& layer : make_model_spec(model).layers) {
+    const FlopCount one = count_layer_flops(layer, num_sequences, seq_len);
+    sum.attention_projections += one.attention_projections;
+    sum.attention_scores += one.attention_scores;
+    sum.feed_forward += one.feed_forward;
+  }
+  return sum;
 }
 
 double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len) {

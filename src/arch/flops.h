@@ -11,6 +11,8 @@
 
 namespace athanor::inline arch {
 
+struct LayerSpec;
+
 struct FlopCount {
   double attention_projections = 0;
   double attention_scores = 0;  ///< QKᵀ and PV over the causal half only
@@ -22,8 +24,8 @@ struct FlopCount {
 /// Returns the forward FLOPs of `num_sequences` instances of `seq_len` tokens.
 FlopCount count_forward_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
 
-/// Returns the forward FLOPs of one layer, with experts (`sparse`) or dense; `output` is 0.
-FlopCount count_layer_flops(const ModelConfig& model, bool sparse, int64_t num_sequences, int64_t seq_len);
+/// Returns the forward FLOPs of one layer; `output` is 0.
+FlopCount count_layer_flops(const LayerSpec& layer, int64_t num_sequences, int64_t seq_len);
 
 /// Returns the forward FLOPs of the language-model head.
 double count_output_flops(const ModelConfig& model, int64_t num_tokens);

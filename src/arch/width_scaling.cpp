@@ -5,23 +5,6 @@
 #include "base/error.h"
 
 namespace athanor::inline arch {
-namespace {
-
-constexpr const char* kFinalNorm = "model.norm.weight";
-
-}  // namespace
-
-WidthClass width_class(const ModelConfig& model, const std::string& name, Role role) {
-  switch (role) {
-    case Role::kEmbedding:
-    case Role::kQkNorm: return WidthClass::kInput;
-    case Role::kNorm: return model.tie_word_embeddings && name == kFinalNorm ? WidthClass::kOutput : WidthClass::kInput;
-    case Role::kRouter:
-    case Role::kOutput: return WidthClass::kOutput;
-    default: return WidthClass::kHidden;
-  }
-}
-
 double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model) {
   if (optimizer.scaling != WidthScaling::kMup) return 1;
   return static_cast<double>(optimizer.base_width) / static_cast<double>(model.hidden_size);

@@ -6,7 +6,7 @@
 // With r = optimizer.base_width / model.hidden_size, factors of the standard deviation and of the learning rate:
 //
 //   class    parameters                                 deviation   adamw   sgd   muon
-//   input    embedding, norms                           1           1       1/r   1
+//   input    embedding, positions, norms, biases         1           1       1/r   1
 //   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1 or sqrt(r)
 //   output   output layer, routers                      r           r       r     r
 //
@@ -22,15 +22,10 @@
 
 #include <string>
 
-#include "arch/inventory.h"
+#include "arch/parameter.h"
 #include "config/run_config.h"
 
 namespace athanor::inline arch {
-
-enum class WidthClass { kInput, kHidden, kOutput };
-
-/// Returns the class of a parameter of the model.
-WidthClass width_class(const ModelConfig& model, const std::string& name, Role role);
 
 /// Returns r: base_width / hidden_size with optimizer.scaling "mup", and 1, which changes nothing, with "none".
 double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model);

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <map>
+
+#include "arch/inventory.h"
 #include "config/checks.h"
 
 namespace athanor::width_scaling_test {
@@ -16,23 +19,32 @@ RunConfig mup(int64_t hidden, int64_t base) {
   return config;
 }
 
-TEST(WidthScaling, EveryRoleHasTheClassOfItsDimsThatGrow) {
-  const ModelConfig model = mup(256, 64).model;
-  EXPECT_EQ(width_class(model, "model.embed_tokens.weight", Role::kEmbedding), WidthClass::kInput);
-  EXPECT_EQ(width_class(model, "model.norm.weight", Role::kNorm), WidthClass::kInput);
-  for (const Role role : {Role::kQuery, Role::kKey, Role::kValue, Role::kAttentionOut, Role::kGate, Role::kUp,
-                          Role::kDown, Role::kExpertGate, Role::kExpertUp, Role::kExpertDown})
-    EXPECT_EQ(width_class(model, "matrix", role), WidthClass::kHidden);
-  EXPECT_EQ(width_class(model, "lm_head.weight", Role::kOutput), WidthClass::kOutput);
-  EXPECT_EQ(width_class(model, "model.layers.0.mlp.gate.weight", Role::kRouter), WidthClass::kOutput);
+// The class of each parameter, by its name without the layer.
+std::map<std::string, WidthClass> classes_of(const ModelConfig& model) {
+  std::map<std::string, WidthClass> classes;
+  for (const ParameterSpec& spec : make_inventory(model)) classes[spec.name] = spec.width;
+  return classes;
+}
+
+TEST(WidthScaling, EveryParameterHasTheClassOfItsDimsThatGrow) {
+  ModelConfig model = mup(256, 64).model;
+  model.family = "olmoe", model.num_experts = 4, model.num_experts_per_tok = 2, model.num_shared_experts = 1;
+  const auto input = [](Role role) { return role == Role::kEmbedding || role == Role::kNorm || role == Role::kQkNorm; };
+  const auto output = [](Role role) { return role == Role::kRouter || role == Role::kOutput; };
+  for (const ParameterSpec& spec : make_inventory(model))
+    EXPECT_EQ(spec.width, input(spec.role)    ? WidthClass::kInput
+                          : output(spec.role) ? WidthClass::kOutput
+                                              : WidthClass::kHidden)
+        << spec.name;
 }
 
 TEST(WidthScaling, BehindATiedOutputLayerOnlyTheFinalNormFollowsTheWidth) {
   ModelConfig model = mup(256, 64).model;
   model.tie_word_embeddings = true;
-  EXPECT_EQ(width_class(model, "model.norm.weight", Role::kNorm), WidthClass::kOutput);
-  EXPECT_EQ(width_class(model, "model.layers.0.input_layernorm.weight", Role::kNorm), WidthClass::kInput);
-  EXPECT_EQ(width_class(model, "model.embed_tokens.weight", Role::kEmbedding), WidthClass::kInput);
+  const auto classes = classes_of(model);
+  EXPECT_EQ(classes.at("model.norm.weight"), WidthClass::kOutput);
+  EXPECT_EQ(classes.at("model.layers.0.input_layernorm.weight"), WidthClass::kInput);
+  EXPECT_EQ(classes.at("model.embed_tokens.weight"), WidthClass::kInput);
 }
 
 TEST(WidthScaling, TheFactorsAreThoseOfTensorProgramsV) {

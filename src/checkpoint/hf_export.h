@@ -14,10 +14,6 @@
 
 namespace athanor::inline checkpoint {
 
-/// Returns all of a parameter's elements, row-major, experts stacked. Called once for each parameter, in the order of
-/// the inventory; the result must stay valid until the next call.
-using ParameterSource = std::function<std::span<const float>(const ParameterSpec&)>;
-
 struct HfExportOptions {
   Dtype dtype = Dtype::kBF16;  // kBF16 or kF32
   /// Most bytes of weights in a file. A larger model gets several files with an index, and a single larger tensor a
@@ -35,17 +31,14 @@ struct HfExportOptions {
 /// Reads elements [first, first + out.size()), row-major, of a parameter: for models that are not in memory.
 using ParameterReader = std::function<void(const ParameterSpec&, int64_t first, std::span<float> out)>;
 
-/// Writes the folder.
-/// @param config  its token ids go into config.json and generation_config.json.
-/// @throws CheckpointError if the model has something that its family's class in `transformers` lacks, if the tokenizer
-/// does not fit the model, or if a source's length is wrong. It is also thrown if `folder` exists, is not empty and may
-/// not be overwritten; IoError.
-///
-/// Fault points: "export.block" before each block of weights (enospc simulates a full disk), "export.before_commit".
-void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterSource& source,
-                      const HfExportOptions& options = {});
 /// Writes the folder together: each member of the team can read every parameter, and the members share the files of
 /// weights. Collective over the team; if one throws, all do. One thread of each member calls the reader.
+/// @param config  its token ids go into config.json and generation_config.json.
+/// @throws CheckpointError if the model has something that its family's class in `transformers` lacks, or if the
+/// tokenizer does not fit the model. It is also thrown if `folder` exists, is not empty and may not be overwritten;
+/// IoError.
+///
+/// Fault points: "export.block" before each block of weights (enospc simulates a full disk), "export.before_commit".
 void export_hf_folder(const std::filesystem::path& folder, const HfConfig& config, const ParameterReader& reader,
                       const HfExportOptions& options = {}, const Team& team = {});
 

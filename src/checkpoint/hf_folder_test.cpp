@@ -50,25 +50,22 @@ std::vector<float> values_of(const ParameterSpec& parameter) {
   return values;
 }
 
+void read_values(const ParameterSpec& parameter, int64_t first, std::span<float> out) {
+  std::copy_n(values_of(parameter).begin() + first, out.size(), out.begin());
+}
+
 constexpr const char* kTokenizer = R"({"version":"1.0","added_tokens":[{"id":2,"content":"<|endoftext|>"}],
   "model":{"type":"BPE","vocab":{"a":0,"b":1},"merges":[]}})";
 
 class HfFolderTest : public FolderTest {
  protected:
   fs::path path_;
-  std::vector<float> buffer_;
   void SetUp() override {
     FolderTest::SetUp();
     path_ = folder_ / "model";
   }
   void write(const HfConfig& config, const HfExportOptions& options = {}) {
-    export_hf_folder(
-        path_, config,
-        [this](const ParameterSpec& parameter) {
-          buffer_ = values_of(parameter);
-          return std::span<const float>(buffer_);
-        },
-        options);
+    export_hf_folder(path_, config, read_values, options);
   }
   std::string open_refusal() {
     return message_of<CheckpointError>([&] { HfFolder::open(path_); });
@@ -94,14 +91,11 @@ class HfFolderTest : public FolderTest {
 TEST_F(HfFolderTest, ATeamSharesTheFilesAndWritesWhatOneProcessWrites) {
   const auto config = small_model(true);
   const HfExportOptions options{.dtype = Dtype::kBF16, .max_shard_bytes = 500, .extra_files = {{"a.json", "{}"}}};
-  const auto read = [](const ParameterSpec& parameter, int64_t first, std::span<float> out) {
-    std::copy_n(values_of(parameter).begin() + first, out.size(), out.begin());
-  };
-  export_hf_folder(folder_ / "one", config, read, options);
+  export_hf_folder(folder_ / "one", config, read_values, options);
   std::vector<int64_t> worked(3);
   on_thread_team(3, [&](Team team) {
     team.worked = [&](int64_t bytes) { worked[static_cast<size_t>(team.index)] += bytes; };
-    export_hf_folder(folder_ / "three", config, read, options, team);
+    export_hf_folder(folder_ / "three", config, read_values, options, team);
   });
   size_t num_files = 0;
   for (const auto& each : fs::directory_iterator(folder_ / "one")) {
@@ -304,9 +298,9 @@ TEST_F(TiedFolder, AnOutputLayerWithOtherValuesIsOneOfItsOwn) {
 
 TEST_F(TiedFolder, AnOutputLayerThatEqualsTheEmbeddingIsTheEmbedding) {
   export_hf_folder(path_, small_model(false),
-                   [this](const ParameterSpec& parameter) {
-                     buffer_ = parameter.name == "lm_head.weight" ? embedding_ : values_of(parameter);
-                     return std::span<const float>(buffer_);
+                   [this](const ParameterSpec& parameter, int64_t first, std::span<float> out) {
+                     const auto& values = parameter.name == "lm_head.weight" ? embedding_ : values_of(parameter);
+                     std::copy_n(values.begin() + first, out.size(), out.begin());
                    },
                    {.dtype = Dtype::kF32});
   tie();

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "arch/inventory.h"
+#include "arch/parameter.h"
 #include "layout/replication.h"
 
 namespace athanor::inline layout {

@@ -3,17 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
-#include "config/families.h"
 #include "layout/stages.h"
 
 namespace athanor::inline layout {
 namespace {
-
-bool is_key_or_value(const ModelConfig& model, const ParameterSpec& spec) {
-  const bool whole_norm_of_keys =
-      spec.role == Role::kQkNorm && family_of(model).qk_norm == QkNorm::kWhole && spec.name.ends_with("k_norm.weight");
-  return spec.role == Role::kKey || spec.role == Role::kValue || whole_norm_of_keys;
-}
 
 // Keeps part `index` of `parts` of a dim.
 void cut(HeldParameter& held, int dim, int64_t parts, int64_t index) {
@@ -28,10 +21,10 @@ Replication replication_of(const ModelConfig& model, const ParallelismConfig& pa
   if (spec.is_expert()) return Replication::kExpert;
   if (spec.role == Role::kEmbedding && model.tie_word_embeddings && layout.pipeline() > 1) return Replication::kTied;
   if (layout.tensor() == 1) return Replication::kDense;
-  if (is_key_or_value(model, spec))
-    return layout.tensor() > model.kv_heads() ? Replication::kKeyValue : Replication::kDense;
+  if (spec.of_key_heads) return layout.tensor() > model.kv_heads() ? Replication::kKeyValue : Replication::kDense;
   if (spec.sharded.tensor >= 0) return Replication::kDense;
-  const bool of_heads = spec.role == Role::kQkNorm, of_tokens = spec.role == Role::kNorm;
+  const bool of_heads = spec.gradient == TensorGradient::kOfHeads,
+             of_tokens = spec.gradient == TensorGradient::kOfTokens;
   return of_heads || (of_tokens && parallelism.sequence_parallel) ? Replication::kPartial : Replication::kReplicated;
 }
 
@@ -52,8 +45,8 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
     if (spec.layer >= 0) {
       if (!has_layer(spec.layer)) continue;
       p.forward_index = 1 + spec.layer;
-    } else if (spec.role == Role::kEmbedding) {
-      const bool as_output = model.tie_word_embeddings && stages.back().has_head;
+    } else if (spec.is_front()) {
+      const bool as_output = spec.role == Role::kEmbedding && model.tie_word_embeddings && stages.back().has_head;
       if (!stages.front().embeds && !as_output) continue;
       p.forward_index = stages.front().embeds ? 0 : after_layers;
     } else {
@@ -68,8 +61,7 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
     }
     if (spec.sharded.tensor >= 0) {
       // Fewer key and value heads than ranks: neighbours hold the same one.
-      const int64_t parts =
-          is_key_or_value(model, spec) ? std::min<int64_t>(layout.tensor(), model.kv_heads()) : layout.tensor();
+      const int64_t parts = spec.of_key_heads ? std::min<int64_t>(layout.tensor(), model.kv_heads()) : layout.tensor();
       cut(p, spec.sharded.tensor, parts, tensor_rank * parts / layout.tensor());
     }
     held.push_back(std::move(p));

@@ -9,10 +9,6 @@
 namespace athanor::inline layout {
 namespace {
 
-const std::vector<Role> kMuonRoles = {Role::kQuery,    Role::kKey,       Role::kValue, Role::kAttentionOut,
-                                      Role::kGate,     Role::kUp,        Role::kDown,  Role::kExpertGate,
-                                      Role::kExpertUp, Role::kExpertDown};
-
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::ranges::any_of(patterns, [&](const std::string& pattern) { return matches_wildcard(pattern, name); });
 }
@@ -47,7 +43,7 @@ void append_configured(std::vector<ParameterGroup>& groups, const OptimizerGroup
   };
   if (given.name.empty() && config.name == "muon") {
     ParameterGroup matrices = group;
-    matrices.of_roles = kMuonRoles;
+    matrices.of_roles = hidden_matrices();
     matrices.optimizer = "muon";
     append_decided(matrices);
     group.optimizer = "adamw";
@@ -71,7 +67,7 @@ std::vector<ParameterGroup> parameter_groups(const OptimizerConfig& config) {
   std::vector<ParameterGroup> groups;
   for (const OptimizerGroupConfig& each : config.groups) append_configured(groups, each, config);
   if (config.name == "muon")
-    append(groups, {.roles = kMuonRoles, .weight_decay = config.weight_decay, .optimizer = "muon"}, config);
+    append(groups, {.roles = hidden_matrices(), .weight_decay = config.weight_decay, .optimizer = "muon"}, config);
   append(groups, {.weight_decay = config.weight_decay, .optimizer = config.name == "muon" ? "adamw" : config.name},
          config);
   return groups;
@@ -83,6 +79,6 @@ const ParameterGroup& group_of(const std::vector<ParameterGroup>& groups, const 
   return *found;
 }
 
-bool is_muon_role(Role role) { return std::ranges::find(kMuonRoles, role) != kMuonRoles.end(); }
+bool is_muon_role(Role role) { return std::ranges::find(hidden_matrices(), role) != hidden_matrices().end(); }
 
 }  // namespace athanor::inline layout

@@ -6,8 +6,10 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <span>
 
 #include "arch/flops.h"
+#include "arch/model_spec.h"
 #include "base/error.h"
 #include "config/findings.h"
 
@@ -17,28 +19,29 @@ namespace {
 constexpr int64_t kUsualTokens = 4096;
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
+// FLOPs for a token.
 struct TokenCosts {
-  double dense, sparse, output;
+  std::vector<double> layers;
+  double output;
 };
 
 TokenCosts token_costs(const ModelConfig& model) {
   const int64_t tokens = std::min(model.max_position_embeddings, kUsualTokens);
   const auto n = static_cast<double>(tokens);
-  return {count_layer_flops(model, false, 1, tokens).total() / n, count_layer_flops(model, true, 1, tokens).total() / n,
-          count_output_flops(model, tokens) / n};
+  TokenCosts costs{{}, count_output_flops(model, tokens) / n};
+  for (const LayerSpec& layer : make_model_spec(model).layers)
+    costs.layers.push_back(count_layer_flops(layer, 1, tokens).total() / n);
+  return costs;
 }
 
 // Returns the cost of the layers before each layer, and of everything. The unit divides all costs, so that sums and
 // squares are exact, and equal splits compare equal.
 std::vector<double> sums_of_costs(const ModelConfig& model) {
-  const auto [dense, sparse, output] = token_costs(model);
+  const auto [layers, output] = token_costs(model);
   int64_t unit = std::llround(output);
-  for (const double cost : {dense, sparse}) unit = std::gcd(unit, std::llround(cost));
+  for (const double cost : layers) unit = std::gcd(unit, std::llround(cost));
   std::vector<double> sums = {0};
-  for (int64_t layer = 0; layer < model.num_hidden_layers; ++layer) {
-    const double cost = model.is_sparse_layer(layer) ? sparse : dense;
-    sums.push_back(sums.back() + std::round(cost / static_cast<double>(unit)));
-  }
+  for (const double cost : layers) sums.push_back(sums.back() + std::round(cost / static_cast<double>(unit)));
   sums.back() += std::round(output / static_cast<double>(unit));
   return sums;
 }
@@ -107,10 +110,10 @@ std::vector<StageLayers> stages_of(const ModelConfig& model, const ParallelismCo
 }
 
 double stage_cost(const ModelConfig& model, const StageLayers& stage) {
-  const auto [dense, sparse, output] = token_costs(model);
-  double cost = stage.has_head ? output : 0;
-  for (int64_t l = stage.first; l < stage.end; ++l) cost += model.is_sparse_layer(l) ? sparse : dense;
-  return cost;
+  const auto [layers, output] = token_costs(model);
+  const auto of_stage =
+      std::span(layers).subspan(static_cast<size_t>(stage.first), static_cast<size_t>(stage.num_layers()));
+  return std::accumulate(of_stage.begin(), of_stage.end(), stage.has_head ? output : 0.0);
 }
 
 std::vector<std::string> find_split_faults(const ModelConfig& model, const ParallelismConfig& p) {

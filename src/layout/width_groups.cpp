@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 
+#include "arch/inventory.h"
 #include "arch/width_scaling.h"
 
 namespace athanor::inline layout {
@@ -13,8 +14,7 @@ std::map<double, std::vector<std::string>> names_by_factor(const RunConfig& conf
   const double ratio = width_ratio(config.optimizer, config.model);
   std::map<double, std::vector<std::string>> names;
   for (const ParameterSpec& spec : make_inventory(config.model)) {
-    const double factor =
-        rate_factor(optimizer, config.optimizer.muon_scale, width_class(config.model, spec.name, spec.role), ratio);
+    const double factor = rate_factor(optimizer, config.optimizer.muon_scale, spec.width, ratio);
     if (factor != 1) names[factor].push_back(spec.name);
   }
   for (auto& [factor, of_factor] : names) std::ranges::sort(of_factor);

@@ -1,11 +1,10 @@
 #include "metrics/layer_statistics.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
-#include <string_view>
 
+#include "arch/model_spec.h"
 #include "train/state_pieces.h"
 
 namespace athanor::inline metrics {
@@ -18,21 +17,6 @@ struct LayerStatistics::Columns {
   static int64_t size(bool histograms) { return histograms ? kCounts + Histogram::kBins : 1; }
   static int64_t total(bool histograms) { return weight(histograms) + size(histograms); }
 };
-
-namespace {
-
-// Splits "model.layers.3" and "model.layers.3.logits" into the layer and ".logits". Returns −1 for other places.
-std::pair<int64_t, std::string_view> layer_of(std::string_view place) {
-  constexpr std::string_view kPrefix = "model.layers.";
-  int64_t layer = -1;
-  if (!place.starts_with(kPrefix)) return {-1, place};
-  place.remove_prefix(kPrefix.size());
-  const auto number = std::from_chars(place.data(), place.data() + place.size(), layer);
-  place.remove_prefix(static_cast<size_t>(number.ptr - place.data()));
-  return {layer, place};
-}
-
-}  // namespace
 
 LayerStatistics::LayerStatistics(const TrainState& state, bool histograms)
     : state_(state), histograms_(histograms), num_layers_(state.config.model.num_hidden_layers) {
@@ -54,7 +38,7 @@ double* LayerStatistics::cell(int64_t row, int64_t column) {
 
 void LayerStatistics::observe(const Observation& o) {
   if (o.phase != Observation::Phase::kForward) return;
-  const auto [layer, part] = layer_of(o.place);
+  const auto [layer, part] = place_in_layer(state_.config.model, o.place);
   if (layer < 0) return;
   if (part == ".logits") {
     Tensor& largest = logits_.at(static_cast<size_t>(layer));

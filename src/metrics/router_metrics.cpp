@@ -17,18 +17,13 @@ int64_t percentile_95(std::vector<int64_t> loads) {
   return loads[rank - 1];
 }
 
-std::vector<int64_t> sparse_layers(const ModelConfig& model) {
-  std::vector<int64_t> layers;
-  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
-    if (model.is_sparse_layer(l)) layers.push_back(l);
-  }
-  return layers;
-}
-
-std::string names_of_routers(const std::vector<int64_t>& layers) {
+// "model.layers.3.mlp.gate" of each sparse layer.
+std::vector<std::string> names_of_routers(const ModelConfig& model) {
   std::vector<std::string> names;
-  for (const int64_t layer : layers) names.push_back(fmt::format("model.layers.{}.mlp.gate", layer));
-  return join(names);
+  for (const LayerSpec& layer : make_model_spec(model).layers) {
+    if (layer.is_sparse()) names.push_back(layer.sparse().router.name);
+  }
+  return names;
 }
 
 }  // namespace
@@ -61,28 +56,28 @@ void describe_routers(const RouterCounts& counts, int64_t tokens, StepMetrics& m
 
 void check_first_routing(const ModelConfig& model, const RouterCounts& counts, int64_t tokens) {
   if (!counts.defined() || model.num_experts_per_tok == model.num_experts) return;
-  std::vector<int64_t> flat, same;
-  const auto layers = sparse_layers(model);
-  for (size_t i = 0; i < layers.size(); ++i) {
+  std::vector<std::string> flat, same;
+  const auto routers = names_of_routers(model);
+  for (size_t i = 0; i < routers.size(); ++i) {
     const Tensor chosen = counts.chosen[static_cast<int64_t>(i)];
     if (counts.flat[static_cast<int64_t>(i)].item<int64_t>() == tokens) {
-      flat.push_back(layers[i]);
+      flat.push_back(routers[i]);
     } else if (tokens > 1 && chosen.max().item<int64_t>() == tokens &&
                chosen.count_nonzero().item<int64_t>() == model.num_experts_per_tok) {
-      same.push_back(layers[i]);
+      same.push_back(routers[i]);
     }
   }
   if (!same.empty()) {
     log::warn_on_all(
-        "{}: all {} tokens of the first step chose the same {} of {} experts; look at the router's weights",
-        names_of_routers(same), tokens, model.num_experts_per_tok, model.num_experts);
+        "{}: all {} tokens of the first step chose the same {} of {} experts; look at the router's weights", join(same),
+        tokens, model.num_experts_per_tok, model.num_experts);
   }
   ATHANOR_CHECK(
       flat.empty(),
       "{}: the scores of all {} experts are equal for each of the {} tokens of the first step, so that all go "
       "to the first {} and stay there; initialise so that routers spread (model.initializer_range is {}), or "
       "start from another folder",
-      names_of_routers(flat), model.num_experts, tokens, model.num_experts_per_tok, model.initializer_range);
+      join(flat), model.num_experts, tokens, model.num_experts_per_tok, model.initializer_range);
 }
 
 }  // namespace athanor::inline metrics

@@ -14,7 +14,8 @@ namespace athanor::inline metrics {
 
 StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
     : state_(state), mesh_(mesh), traffic_(mesh),
-      names_stages_(num_stages > 1 && state.run_config.train.batch_ramp.empty()), threads_(at::get_num_threads()) {
+      names_stages_(num_stages > 1 && state.run_config.train.batch_ramp.empty()), threads_(at::get_num_threads()),
+      num_parameters_(count_parameters(state.config.model)) {
   const double of_a_device = state.config.metrics.gemm_peak_tflops * 1e12;
   const int ranks = mesh.group(GroupKind::kWorld).size();
   gemm_peak_ = of_a_device > 0 ? GemmPeak{of_a_device * ranks, "metrics.gemm_peak_tflops"} : measure_peak();
@@ -52,7 +53,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   m.z_loss = report.parts.z_sum / (layers * tokens);
   m.grad_norm = report.grad_norm;
   m.lr = report.lr;
-  m.changed_share = static_cast<double>(report.changed) / static_cast<double>(count_parameters(config.model));
+  m.changed_share = static_cast<double>(report.changed) / static_cast<double>(num_parameters_);
   if (const auto clipped = report.optimizer_counts.find("sophiag_clipped"); clipped != report.optimizer_counts.end())
     m.clipped_share = static_cast<double>(clipped->second) /
                       static_cast<double>(state_.optimizer.set.plan().count_elements(config.model, "sophiag"));
@@ -65,7 +66,9 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
     for (const auto& [hash, source] : state_.position.ledger.sources)
       m.tokens_drawn[source.name] += source.tokens_drawn();
   }
-  m.flops = count_train_flops(state_.config.model, batch.num_sequences, batch.seq_len);
+  if (flops_.sequences != batch.num_sequences || flops_.seq_len != batch.seq_len)
+    flops_ = {batch.num_sequences, batch.seq_len, count_train_flops(config.model, batch.num_sequences, batch.seq_len)};
+  m.flops = flops_.of_step;
   if (!report.noise.empty()) {
     m.noise = estimate_noise(report.noise, batch.num_sequences);
     noise_scale_.add(*m.noise);

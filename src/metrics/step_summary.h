@@ -37,6 +37,11 @@ class StepSummary {
   bool names_stages_, warned_of_imbalance_ = false;
   int threads_;         // number that the rank may have; steps may be tried on fewer
   GemmPeak gemm_peak_;  // rate of all ranks together
+  int64_t num_parameters_;
+  struct {
+    int64_t sequences = 0, seq_len = 0;
+    double of_step = 0;
+  } flops_;  // the shape of the last batch
 };
 
 }  // namespace athanor::inline metrics

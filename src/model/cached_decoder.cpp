@@ -61,19 +61,6 @@ void check_tokens(const NewTokens& tokens) {
 
 }  // namespace
 
-KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
-  const std::vector<int64_t> shape = {slots, capacity, kv_heads_, head_dim_};
-  return {at::empty(shape, q_.value.options()), at::empty(shape, q_.value.options())};
-}
-
-Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const {
-  const Heads heads = project(x, pass.rotation);
-  cache.k.index_put_({pass.slots_N, pass.positions_N}, heads.k[0]);
-  cache.v.index_put_({pass.slots_N, pass.positions_N}, heads.v[0]);
-  if (pass.counts.of_row.empty()) return output(ops::attention(heads.q, heads.k, heads.v, pass.documents));
-  return output(ops::cache_attention(heads.q[0], cache.k, cache.v, pass.counts).unsqueeze(0));
-}
-
 Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const KvCache& cache) const {
   constexpr int64_t kBatch = 1;
   const ops::NormedSum before = input_norm_.of(in);
@@ -81,7 +68,7 @@ Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const
   const Tensor attended = leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_);
   const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
   const TensorParallelInput y = enter_tensor_parallel(between.normed, ranks_, kBatch);
-  return {between.sum, leave_tensor_parallel(feed_forward_.forward(y, nullptr), ranks_)};
+  return {between.sum, leave_tensor_parallel(feed_forward(y, nullptr), ranks_)};
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const {

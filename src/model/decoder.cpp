@@ -17,9 +17,6 @@
 namespace athanor::inline model {
 namespace {
 
-// The names that observers use.
-const std::string kEmbedding = "model.embed_tokens", kFinalNorm = "model.norm";
-
 constexpr int64_t kMostTokens = int64_t{1} << 24;  // tokens of a microbatch
 
 int64_t count_targets(const Tensor& targets) {
@@ -51,15 +48,17 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
       stage_(options_.stage.value_or(StageLayers{0, model.num_hidden_layers, true, true})),
       compute_type_(parameters.compute().scalar_type()), device_(parameters.compute().device()) {
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
+  const ModelSpec spec = make_model_spec(model);
+  embedding_name_ = spec.embedding.name, final_norm_name_ = spec.final_norm.name;
   for (int64_t l = stage_.first; l < stage_.end; ++l) {
-    layers_.emplace_back(model, parameters, l, options_.routing, options_.tensor);
-    if (options_.dispatch) layers_.back().feed_forward().set_dispatch(options_.dispatch);
+    layers_.emplace_back(spec.layers[static_cast<size_t>(l)], parameters, options_.routing, options_.tensor);
+    SparseBlock* sparse = layers_.back().sparse();
+    if (sparse && options_.dispatch) sparse->set_dispatch(options_.dispatch);
   }
-  const bool output_is_embedding = model.tie_word_embeddings && stage_.has_head;
-  if (stage_.embeds || output_is_embedding) embedding_ = parameters.weight("model.embed_tokens.weight");
+  if (stage_.embeds || (stage_.has_head && !spec.output)) embedding_ = parameters.weight(spec.embedding.weight());
   if (stage_.has_head) {
-    final_norm_ = make_norm(model, parameters, "model.norm.weight");
-    output_ = model.tie_word_embeddings ? embedding_ : parameters.weight("lm_head.weight");
+    final_norm_ = NormBlock(spec.final_norm, parameters);
+    output_ = spec.output ? parameters.weight(spec.output->weight()) : embedding_;
   }
   if (model.is_moe()) {
     const double uniform = static_cast<double>(model.num_experts_per_tok) / static_cast<double>(model.num_experts);
@@ -91,7 +90,7 @@ void Decoder::set_router_bias(const Tensor& bias_LE) {
   ATHANOR_ASSERT(bias_LE.size(0) == model_.num_sparse_layers() && bias_LE.size(1) == model_.num_experts);
   int64_t row = first_sparse_;
   for (Layer& layer : layers_) {
-    if (layer.feed_forward().is_sparse()) layer.feed_forward().set_router_bias(bias_LE[row++]);
+    if (SparseBlock* sparse = layer.sparse()) sparse->set_router_bias(bias_LE[row++]);
   }
 }
 
@@ -111,8 +110,8 @@ void Decoder::enter(int64_t forward_index, const Residual& residual) const {
 Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
   enter(0, {});
   const Tensor x = vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
-  watch.forward(kEmbedding, x);
-  watch.backward(kEmbedding, x);
+  watch.forward(embedding_name_, x);
+  watch.backward(embedding_name_, x);
   return x;
 }
 
@@ -139,8 +138,8 @@ Tensor Decoder::final_hidden(const Residual& residual, int64_t batch, const Watc
   enter(1 + stage_.end, residual);
   const auto [sum, normed] = final_norm_.of(residual);
   if (residual.branch.defined()) watch.forward(layers_.back().name(), sum);
-  watch.forward(kFinalNorm, normed);
-  watch.backward(kFinalNorm, normed);
+  watch.forward(final_norm_name_, normed);
+  watch.backward(final_norm_name_, normed);
   return enter_tensor_parallel(normed, options_.tensor, batch).partitioned.reshape({-1, model_.hidden_size});
 }
 

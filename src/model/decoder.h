@@ -110,9 +110,10 @@ class Decoder : public Stage {
   StageLayers stage_;
   at::ScalarType compute_type_;
   at::Device device_;
-  int64_t first_sparse_ = 0, num_sparse_ = 0;  // the range of the model's sparse layers that are here
+  int64_t first_sparse_ = 0, num_sparse_ = 0;     // the range of the model's sparse layers that are here
+  std::string embedding_name_, final_norm_name_;  // places for observers
   Weight embedding_, output_;
-  Norm final_norm_;
+  NormBlock final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here
   std::map<int, Pending> pending_;

@@ -8,16 +8,15 @@
 
 namespace athanor::inline model {
 void initialize_parameters(const ModelConfig& model, uint64_t seed, ParameterStore& parameters, double width_ratio) {
-  std::map<std::string, Role> roles;
-  for (const auto& spec : make_inventory(model)) roles.emplace(spec.name, spec.role);
+  std::map<std::string, ParameterSpec> specs;
+  for (const auto& spec : make_inventory(model)) specs.emplace(spec.name, spec);
   for (const BucketEntry& entry : parameters.table()) {
     const CounterRandom random(seed, entry.name);
-    const Role role = roles.at(entry.name);
-    const bool is_norm = role == Role::kNorm || role == Role::kQkNorm;
-    const double factor = initial_factor(width_class(model, entry.name, role), width_ratio);
+    const ParameterSpec& spec = specs.at(entry.name);
+    const double factor = initial_factor(spec.width, width_ratio);
     parameters.fill_master(entry.name, [&](int64_t first, std::span<float> out) {
-      if (is_norm) {
-        std::ranges::fill(out, static_cast<float>(factor));
+      if (spec.initial != Initial::kNormal) {
+        std::ranges::fill(out, spec.initial == Initial::kOne ? static_cast<float>(factor) : 0.0F);
         return;
       }
       for_each_run(entry, first, static_cast<int64_t>(out.size()), [&](int64_t global, int64_t at, int64_t count) {

@@ -3,13 +3,15 @@
 #include <functional>
 #include <optional>
 
-#include "config/families.h"
-
 namespace athanor::inline model {
 namespace {
 
-std::string layer_name(int64_t index) { return "model.layers." + std::to_string(index); }
-std::string layer_prefix(int64_t index) { return layer_name(index) + "."; }
+std::variant<FeedForwardBlock, SparseBlock> make_feed_forward(const LayerSpec& spec, const ParameterStore& parameters,
+                                                              const moe::RoutingPolicy& routing,
+                                                              const TensorRanks& ranks) {
+  if (spec.is_sparse()) return SparseBlock(spec.sparse(), parameters, routing, ranks);
+  return FeedForwardBlock(spec.dense(), parameters);
+}
 
 // A part of a layer that may route: with `saved` choices, or with its own, which it appends to `routings`.
 using RoutingPart =
@@ -42,29 +44,21 @@ Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Rout
 
 }  // namespace
 
-Tensor Norm::of(const Tensor& x) const {
-  return weight.defined() ? ops::rms_norm(x, weight, eps) : ops::layer_norm(x, eps);
-}
+Layer::Layer(const LayerSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& routing,
+             const TensorRanks& ranks)
+    : name_(spec.name), previous_(spec.previous), attention_name_(spec.attention.name),
+      feed_forward_name_(spec.feed_forward_name()), ranks_(ranks), input_norm_(spec.input_norm, parameters),
+      post_attention_norm_(spec.post_attention_norm, parameters),
+      attention_(spec.attention, parameters, spec.name, ranks),
+      feed_forward_(make_feed_forward(spec, parameters, routing, ranks)) {}
 
-ops::NormedSum Norm::of(const Residual& residual) const {
-  const auto& [x, branch] = residual;
-  if (!branch.defined()) return {x, of(x)};
-  return weight.defined() ? ops::add_rms_norm(x, branch, weight, eps) : ops::add_layer_norm(x, branch, eps);
+// A dense layer routes nothing.
+Tensor Layer::feed_forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings, const moe::Choices* saved,
+                           const moe::BatchPosition& position) const {
+  const auto* sparse = std::get_if<SparseBlock>(&feed_forward_);
+  return sparse ? sparse->forward(x, routings, saved, position)
+                : std::get<FeedForwardBlock>(feed_forward_).forward(x.partitioned);
 }
-
-Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const std::string& name) {
-  const bool scaled = family_of(model).norm == NormKind::kRms;
-  return {scaled ? parameters.weight(name) : Weight{}, norm_eps(model)};
-}
-
-Layer::Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
-             const moe::RoutingPolicy& routing, const TensorRanks& ranks)
-    : name_(layer_name(index)), previous_(layer_name(index - 1)), attention_name_(name_ + ".self_attn"),
-      feed_forward_name_(name_ + ".mlp"), ranks_(ranks),
-      input_norm_(make_norm(model, parameters, layer_prefix(index) + "input_layernorm.weight")),
-      post_attention_norm_(make_norm(model, parameters, layer_prefix(index) + "post_attention_layernorm.weight")),
-      attention_(model, parameters, layer_prefix(index), ranks),
-      feed_forward_(model, parameters, index, layer_prefix(index), routing, ranks) {}
 
 Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                         std::vector<moe::Routing>* routings) const {
@@ -133,7 +127,7 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
                    std::vector<moe::Routing>* routings, const moe::Choices* saved) const {
   const auto part = [this, context](const TensorParallelInput& x, std::vector<moe::Routing>* routed,
                                     const moe::Choices* choices) {
-    return feed_forward_.forward(x, routed, choices, context->position);
+    return feed_forward(x, routed, choices, context->position);
   };
   Tensor read, y;
   if (recompute.moe) {
@@ -154,7 +148,7 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
 }
 
 // A norm's output, or all ranks' outputs, are not kept for the backward of `consumer`.
-void Layer::forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
+void Layer::forget_normed(const NormBlock& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                           int64_t batch) const {
   const TensorRanks from = read.sizes() == sum.sizes() ? TensorRanks{} : ranks_;
   forget_until_backward(read, consumer,

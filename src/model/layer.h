@@ -5,33 +5,15 @@
 #include <string>
 #include <vector>
 
-#include "model/attention_block.h"
-#include "model/feed_forward.h"
-#include "ops/norm.h"
+#include "arch/model_spec.h"
+#include "blocks/attention.h"
+#include "blocks/norm.h"
+#include "blocks/sparse.h"
 #include "parallel/observer.h"
 #include "parallel/recompute.h"
 #include "parallel/tensor_parallel.h"
 
 namespace athanor::inline model {
-
-/// The residual stream, and the branch that has yet to be added to it: the next norm does both in one pass.
-struct Residual {
-  /// [B, T, D], or a tensor rank's tokens [1, B·T/n, D] under sequence parallelism (parallel/tensor_parallel.h).
-  /// `branch` is undefined if there is nothing to add.
-  Tensor x, branch;
-
-  Tensor sum() const { return branch.defined() ? x + branch : x; }
-};
-
-/// RMSNorm with a scale, or LayerNorm without (an undefined weight).
-struct Norm {
-  Weight weight;
-  double eps = 0;
-
-  Tensor of(const Tensor& x) const;
-  /// Returns x + branch, and its norm.
-  ops::NormedSum of(const Residual& residual) const;
-};
 
 /// The data that the layers of one forward share.
 struct LayerContext {
@@ -46,14 +28,13 @@ struct LayerContext {
 
 class Layer {
  public:
-  /// @param index    index of the layer in the model.
   /// @param routing  rules of its router in training.
   /// @param ranks    share each of its matrices; their group must outlive this.
-  Layer(const ModelConfig& model, const ParameterStore& parameters, int64_t index,
-        const moe::RoutingPolicy& routing = {}, const TensorRanks& ranks = {});
+  Layer(const LayerSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& routing = {},
+        const TensorRanks& ranks = {});
 
-  FeedForward& feed_forward() { return feed_forward_; }
-  const std::string& name() const { return name_; }  ///< "model.layers.3"
+  SparseBlock* sparse() { return std::get_if<SparseBlock>(&feed_forward_); }  ///< null in a dense layer
+  const std::string& name() const { return name_; }                           ///< "model.layers.3"
 
   /// Runs the layer. Observers see the residual stream after the layer when its reader (the next layer, or the decoder
   /// after a stage's last layer) has added it up. The layer must not be moved until backward is done. Forward and
@@ -73,21 +54,20 @@ class Layer {
   Tensor attend(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute, Phase phase) const;
   Tensor feed(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute,
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
-  void forget_normed(const Norm& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
+  Tensor feed_forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
+                      const moe::Choices* saved = nullptr, const moe::BatchPosition& position = {}) const;
+  void forget_normed(const NormBlock& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                      int64_t batch) const;
   Residual forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
                          std::vector<moe::Routing>* routings, const moe::Choices* saved,
                          Phase phase = Phase::kForward) const;
 
-  // Place names for observers; previous_ is that of the layer before.
+  // Place names for observers; previous_ is the place of what the layer reads.
   std::string name_, previous_, attention_name_, feed_forward_name_;
   TensorRanks ranks_;
-  Norm input_norm_, post_attention_norm_;
+  NormBlock input_norm_, post_attention_norm_;
   AttentionBlock attention_;
-  FeedForward feed_forward_;
+  std::variant<FeedForwardBlock, SparseBlock> feed_forward_;
 };
-
-/// Returns the norm whose weight has this name; a family whose norms have no weights ignores the name.
-Norm make_norm(const ModelConfig& model, const ParameterStore& parameters, const std::string& name);
 
 }  // namespace athanor::inline model

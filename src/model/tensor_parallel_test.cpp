@@ -94,11 +94,11 @@ Result run_layer(const ModelConfig& model, const ParameterStore& parameters, con
                  const std::shared_ptr<moe::Dispatch>& dispatch, const Tensor& x, const Tensor& dy, int64_t batch) {
   moe::RoutingPolicy policy;
   policy.combine = c.combine;
-  Layer layer(model, parameters, 0, policy, ranks);
-  if (dispatch) layer.feed_forward().set_dispatch(dispatch);
+  Layer layer(make_layer_spec(model, 0), parameters, policy, ranks);
+  if (dispatch) layer.sparse()->set_dispatch(dispatch);
   // In bf16 a choice between near scores may differ, so all tokens choose the same two experts there.
   if (c.dtype == at::kBFloat16 && model.is_moe()) {
-    layer.feed_forward().set_router_bias(at::arange(6).remainder(3).eq(1).to(at::kFloat) * 10);
+    layer.sparse()->set_router_bias(at::arange(6).remainder(3).eq(1).to(at::kFloat) * 10);
   }
   const Tensor positions = at::arange(kSeqLen).expand({batch, kSeqLen});
   const Tensor frequency = ops::inverse_frequency(model.head_dim(), 10000);

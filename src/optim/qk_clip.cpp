@@ -1,27 +1,14 @@
 #include "optim/qk_clip.h"
 
-#include <charconv>
 #include <cmath>
 #include <limits>
 
+#include "arch/model_spec.h"
 #include "optim/optimized_parameters.h"
 
 namespace athanor::inline optim {
-namespace {
-
-// The layer of "model.layers.3.logits"; −1 for other places.
-int64_t layer_of_logits(std::string_view place) {
-  constexpr std::string_view kPrefix = "model.layers.", kSuffix = ".logits";
-  if (!place.starts_with(kPrefix) || !place.ends_with(kSuffix)) return -1;
-  int64_t layer = -1;
-  std::from_chars(place.data() + kPrefix.size(), place.data() + place.size(), layer);
-  return layer;
-}
-
-}  // namespace
-
 QkClip::QkClip(const ModelConfig& model, double threshold, ParameterStore& store, const ShardPlan& shards)
-    : store_(store), shards_(shards), threshold_(threshold), head_dim_(model.head_dim()),
+    : model_(model), store_(store), shards_(shards), threshold_(threshold), head_dim_(model.head_dim()),
       shares_keys_(model.kv_heads() != model.num_attention_heads) {
   const int64_t heads = model.num_attention_heads / shards.mesh().layout().tensor();
   largest_ =
@@ -31,8 +18,8 @@ QkClip::QkClip(const ModelConfig& model, double threshold, ParameterStore& store
 void QkClip::begin_gradients() { largest_.fill_(-std::numeric_limits<float>::infinity()); }
 
 void QkClip::observe(const Observation& observation) {
-  const int64_t layer = layer_of_logits(observation.place);
-  if (layer < 0) return;
+  const auto [layer, part] = place_in_layer(model_, observation.place);
+  if (layer < 0 || part != ".logits") return;
   const Tensor largest = largest_[layer];
   largest.copy_(at::maximum(largest, observation.tensor.amax(0)));
 }

@@ -43,6 +43,7 @@ class QkClip : public Observer {
   void share_numbers(const Tensor& is_clipped);
   void scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there);
 
+  ModelConfig model_;
   ParameterStore& store_;
   const ShardPlan& shards_;
   double threshold_;

@@ -62,9 +62,8 @@ class FirstNotFinite {
 
 // Only the embedding and the output layer have rows for tokens.
 double initial_deviation(const RunConfig& config, const std::string& name) {
-  const Role role = name == "lm_head.weight" ? Role::kOutput : Role::kEmbedding;
   return config.model.initializer_range *
-         initial_factor(width_class(config.model, name, role), width_ratio(config.optimizer, config.model));
+         initial_factor(find_parameter(config.model, name).width, width_ratio(config.optimizer, config.model));
 }
 
 // The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.

@@ -45,7 +45,7 @@ class CancellingSizes {
  public:
   // @param kind  of the gradients, as WholeTrace::values takes it.
   CancellingSizes(const RunConfig& small, const WholeTrace& layout, const WholeTrace& one, std::string kind)
-      : config_(small), layout_(layout), one_(one), kind_(std::move(kind)) {}
+      : config_(small), model_(make_model_spec(small.model)), layout_(layout), one_(one), kind_(std::move(kind)) {}
 
   // Returns the Euclidean norm of the cancelling terms over the whole parameter; 0 if nothing is known to cancel.
   double size(const ParameterSpec& spec, int64_t step) const;
@@ -53,9 +53,10 @@ class CancellingSizes {
  private:
   double of_attention(const ParameterSpec& spec, int64_t step) const;
   double of_router(const ParameterSpec& spec, int64_t step) const;
-  double projected_size(const std::string& projection, int64_t step) const;
+  double projected_size(const LinearSpec& projection, int64_t step) const;
 
   const RunConfig& config_;
+  ModelSpec model_;
   const WholeTrace &layout_, &one_;
   std::string kind_;
 };
@@ -75,18 +76,16 @@ double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
 }
 
 double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) const {
-  const std::string prefix = spec.name.substr(0, spec.name.find("self_attn.") + 10);
-  const double size =
-      whole_norm(one_.values(step, kind_, prefix + "v_proj.weight")) * projected_size(prefix + "v_proj", step);
+  const AttentionSpec& a = model_.layers.at(static_cast<size_t>(spec.layer)).attention;
+  const double size = whole_norm(one_.values(step, kind_, a.value.weight())) * projected_size(a.value, step);
   if (spec.role == Role::kQkNorm) return size / std::sqrt(static_cast<double>(config_.model.hidden_size));
-  if (family_of(config_.model).qk_norm == QkNorm::kNone) {
-    return size * projected_size(prefix + (spec.role == Role::kQuery ? "k_proj" : "q_proj"), step);
-  }
-  return size / projected_size(prefix + (spec.role == Role::kQuery ? "q_proj" : "k_proj"), step);
+  const bool is_query = spec.role == Role::kQuery;
+  if (a.qk_norm == QkNorm::kNone) return size * projected_size(is_query ? a.key : a.query, step);
+  return size / projected_size(is_query ? a.query : a.key, step);
 }
 
 double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const {
-  const std::string down = spec.name.substr(0, spec.name.find("gate.weight")) + "experts.down_proj.weight";
+  const std::string& down = model_.layers.at(static_cast<size_t>(spec.layer)).sparse().down;
   const double one_expert =  // ‖W‖ of one expert
       whole_norm(layout_.values(step - 1, "master", down)) / std::sqrt(static_cast<double>(config_.model.num_experts));
   return whole_norm(one_.values(step, kind_, down)) * one_expert /
@@ -94,8 +93,8 @@ double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const
 }
 
 // Returns the root mean square of a projection's output for normed tokens.
-double CancellingSizes::projected_size(const std::string& projection, int64_t step) const {
-  const auto& weight = layout_.values(step - 1, "master", projection + ".weight");
+double CancellingSizes::projected_size(const LinearSpec& projection, int64_t step) const {
+  const auto& weight = layout_.values(step - 1, "master", projection.weight());
   const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);
   return std::max(whole_norm(weight) / std::sqrt(std::max(1.0, rows)), 1e-30);
 }

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 
+#include "arch/model_spec.h"
 #include "verify/compare.h"
 #include "verify/own_gradients.h"
 #include "verify/parts.h"
@@ -23,11 +24,9 @@ constexpr double kLeast = 1e-3 * 0x1p-8;
 constexpr double kLeastScale = 0x1p-40;
 
 // Returns "model.layers.*.mlp.gate.weight": all tensors with the same purpose.
-std::string group_of(const ParameterSpec& spec) {
-  if (spec.layer < 0) return spec.name;
-  const std::string layer = fmt::format("layers.{}.", spec.layer);
-  std::string name = spec.name;
-  return name.replace(name.find(layer), layer.size(), "layers.*.");
+std::string group_of(const ModelConfig& model, const ParameterSpec& spec) {
+  const auto [layer, part] = place_in_layer(model, spec.name);
+  return layer < 0 ? spec.name : fmt::format("{}.*{}", family_of(model).names.layers, part);
 }
 
 // The ranks of a vocabulary share rows, and one wrong row at a border is a small part of the whole.
@@ -152,13 +151,13 @@ void MeasuredComparison::add_gradients(int64_t step, const char* kind, const cha
     };
     for_parts(spec, [&](const std::string& name, int64_t begin, int64_t end) {
       const auto part = pool(name, begin, end);
-      auto& group = sums[group_of(spec)];
+      auto& group = sums[group_of(config_.model, spec)];
       for (size_t i = 0; i < part.size(); ++i) group[i] += part[i];
       if (!is_compared_by_row(spec)) return;
       for (int64_t row = 0; row < spec.shape[0]; ++row)
         pool(fmt::format("{} row {}", name, row), row * width, (row + 1) * width);
     });
-    Along& along = groups[group_of(spec)];
+    Along& along = groups[group_of(config_.model, spec)];
     const int64_t n = spec.num_elements();
     const double size = dot(t.data(), t.data(), n);
     along.layout += dot(l.data(), t.data(), n) - size, along.one += dot(b.data(), t.data(), n) - size;

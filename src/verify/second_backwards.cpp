@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "arch/inventory.h"
+#include "arch/model_spec.h"
 #include "kernels/cross_entropy.h"
 #include "layout/optimizer_state.h"
 #include "ops/transfer.h"
@@ -34,7 +36,7 @@ double largest_row_norm(const RunConfig& config, const WholeTrace& trace, int64_
   double largest = 0;
   for (int64_t row = 0; (row + 1) * width <= std::ssize(rows); ++row)
     largest = std::max(largest, norm_of(rows.data() + row * width, width));
-  const auto& norm = trace.values(step, "master", "model.norm.weight");
+  const auto& norm = trace.values(step, "master", make_model_spec(config.model).final_norm.weight());
   if (norm.empty()) return largest;  // a norm without weights
   return largest * norm_of(norm.data(), std::ssize(norm)) / std::sqrt(static_cast<double>(norm.size()));
 }

@@ -51,6 +51,13 @@ def test_kernels_may_name_libtorch_in_one_file_and_not_in_two(tmp_path):
     assert code == 1 and "kernels/cpu/gemm.cpp is the one file that may" in out
 
 
+def test_the_reference_of_verify_may_not_use_the_arithmetic_that_it_judges(tmp_path):
+    files = {"arch/model_spec.h": "", "blocks/attention.h": "", "verify/portable/model.cpp": '#include "arch/model_spec.h"\n'}
+    assert check(tmp_path, files)[0] == 0
+    code, out = check(tmp_path, {"verify/portable/model.cpp": '#include "blocks/attention.h"\n'})
+    assert code == 1 and "src/verify/portable/model.cpp:1: verify/portable/ may not include blocks (blocks/attention.h)" in out
+
+
 def test_a_cycle_between_files_is_named(tmp_path):
     code, out = check(tmp_path, {"base/a.h": '#include "base/b.h"\n', "base/b.h": '#include "base/a.h"\n'})
     assert code == 1 and "include cycle: base/a.h -> base/b.h -> base/a.h" in out

@@ -5,25 +5,20 @@
 #include <limits>
 #include <numbers>
 
+#include "arch/model_spec.h"
 #include "base/error.h"
 #include "ops/library_functions.h"
 
 namespace athanor::inline verify::portable {
 namespace {
 
-constexpr double kLayerNormEps = 1e-5;  // as in OLMo, whose configuration has none
-
-bool is_olmo(const ModelConfig& m) { return m.family == "olmo"; }
-bool norms_heads_together(const ModelConfig& m) { return m.family == "olmoe"; }
-bool norms_each_head(const ModelConfig& m) { return m.family.starts_with("qwen3"); }
-
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
   return weight * x / at::sqrt(x.square().mean(-1, true) + eps);
 }
 
-Tensor layer_norm(const Tensor& x) {
+Tensor layer_norm(const Tensor& x, double eps) {
   const Tensor centred = x - x.mean(-1, true);
-  return centred / at::sqrt(centred.square().mean(-1, true) + kLayerNormEps);
+  return centred / at::sqrt(centred.square().mean(-1, true) + eps);
 }
 
 Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down) {
@@ -151,25 +146,22 @@ void draw_labels(const Tensor& log_probs_BTV, int64_t first_row, int64_t length,
 class Decoder {
  public:
   Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
-      : config_(config), m_(config.model), parameters_(parameters), memory_(memory), rotation_(rotation_of(m_)) {}
+      : config_(config), m_(config.model), parameters_(parameters), memory_(memory), model_(make_model_spec(m_)),
+        rotation_(rotation_of(m_)) {}
 
   Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
              const LabelsDrawn* labels) {
     const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == AttentionScope::kDocument, end_of_document);
     Losses losses;
-    Tensor x = at::embedding(weight("model.embed_tokens.weight"), tokens_BT);
-    for (int64_t layer = 0; layer < m_.num_hidden_layers; ++layer) {
-      prefix_ = "model.layers." + std::to_string(layer) + ".";
-      x = x + attention(norm(x, prefix_ + "input_layernorm.weight"), sight);
-      const Tensor normed = norm(x, prefix_ + "post_attention_layernorm.weight");
-      if (m_.is_sparse_layer(layer)) {
-        x = x + sparse(normed, {layer, step, tokens_BT.size(0), first_sequence}, losses.routers);
-      } else {
-        x = x + swiglu(normed, weight(prefix_ + "mlp.gate_proj.weight"), weight(prefix_ + "mlp.up_proj.weight"),
-                       weight(prefix_ + "mlp.down_proj.weight"));
-      }
+    Tensor x = at::embedding(weight(model_.embedding.weight()), tokens_BT);
+    for (const LayerSpec& layer : model_.layers) {
+      x = x + attention(layer.attention, norm(x, layer.input_norm), sight);
+      const Tensor normed = norm(x, layer.post_attention_norm);
+      x = x + (layer.is_sparse() ? sparse(layer.sparse(), normed,
+                                          {layer.index, step, tokens_BT.size(0), first_sequence}, losses.routers)
+                                 : dense(layer.dense(), normed));
     }
-    add_losses(norm(x, "model.norm.weight"), tokens_BT, first_sequence, labels, losses);
+    add_losses(norm(x, model_.final_norm), tokens_BT, first_sequence, labels, losses);
     return losses;
   }
 
@@ -180,59 +172,59 @@ class Decoder {
     return found->second;
   }
 
-  Tensor norm(const Tensor& x, const std::string& name) const {
-    return is_olmo(m_) ? layer_norm(x) : rms_norm(x, weight(name), m_.rms_norm_eps);
+  Tensor norm(const Tensor& x, const NormSpec& norm) const {
+    return norm.kind == NormKind::kRms ? rms_norm(x, weight(norm.weight()), norm.eps) : layer_norm(x, norm.eps);
   }
 
+  Tensor linear(const Tensor& x, const LinearSpec& linear) const { return at::linear(x, weight(linear.weight())); }
+
   // Returns queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, rotated.
-  Tensor project(const Tensor& x, const std::string& which, int64_t heads, const Sight& sight) const {
-    const std::string attention = prefix_ + "self_attn.";
-    Tensor y = at::linear(x, weight(attention + which + "_proj.weight"));
-    if (norms_heads_together(m_)) y = rms_norm(y, weight(attention + which + "_norm.weight"), m_.rms_norm_eps);
-    if (m_.clip_qkv > 0) y = y.clamp(-m_.clip_qkv, m_.clip_qkv);
-    y = y.view({x.size(0), x.size(1), heads, m_.head_dim()});
-    if (norms_each_head(m_)) y = rms_norm(y, weight(attention + which + "_norm.weight"), m_.rms_norm_eps);
+  Tensor project(const AttentionSpec& a, const Tensor& x, bool is_query, const Sight& sight) const {
+    const std::string& scale = is_query ? a.query_norm : a.key_norm;
+    Tensor y = linear(x, is_query ? a.query : a.key);
+    if (a.qk_norm == QkNorm::kWhole) y = rms_norm(y, weight(scale), a.norm_eps);
+    if (a.clip > 0) y = y.clamp(-a.clip, a.clip);
+    y = y.view({x.size(0), x.size(1), is_query ? a.heads : a.kv_heads, a.head_dim});
+    if (a.qk_norm == QkNorm::kHead) y = rms_norm(y, weight(scale), a.norm_eps);
     return rotate(y, sight.position_BT, rotation_);
   }
 
-  Tensor attention(const Tensor& x, const Sight& sight) const {
-    const int64_t batch = x.size(0), length = x.size(1), heads = m_.num_attention_heads, kv_heads = m_.kv_heads();
+  Tensor attention(const AttentionSpec& a, const Tensor& x, const Sight& sight) const {
+    const int64_t batch = x.size(0), length = x.size(1);
     const auto by_head = [&](const Tensor& y) {  // [B, heads, T, head_dim], key heads repeated for their queries
-      return y.repeat_interleave(heads / y.size(2), 2).transpose(1, 2);
+      return y.repeat_interleave(a.heads / y.size(2), 2).transpose(1, 2);
     };
-    Tensor v = at::linear(x, weight(prefix_ + "self_attn.v_proj.weight"));
-    if (m_.clip_qkv > 0) v = v.clamp(-m_.clip_qkv, m_.clip_qkv);
-    v = by_head(v.view({batch, length, kv_heads, m_.head_dim()}));
-    const Tensor q = by_head(project(x, "q", heads, sight)), k = by_head(project(x, "k", kv_heads, sight));
-    const Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(m_.head_dim()));
+    Tensor v = linear(x, a.value);
+    if (a.clip > 0) v = v.clamp(-a.clip, a.clip);
+    v = by_head(v.view({batch, length, a.kv_heads, a.head_dim}));
+    const Tensor q = by_head(project(a, x, true, sight)), k = by_head(project(a, x, false, sight));
+    const Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(a.head_dim));
     const Tensor seen = scores.masked_fill(sight.hidden_BTT.unsqueeze(1), -std::numeric_limits<double>::infinity());
     const Tensor attended = at::matmul(at::softmax(seen, -1), v).transpose(1, 2).reshape({batch, length, -1});
-    return at::linear(attended, weight(prefix_ + "self_attn.o_proj.weight"));
+    return linear(attended, a.out);
   }
 
-  Tensor sparse(const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {
-    const std::string mlp = prefix_ + "mlp.";
+  Tensor dense(const FeedForwardSpec& f, const Tensor& x) const {
+    return swiglu(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
+  }
+
+  Tensor sparse(const SparseSpec& s, const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {
     const auto row = static_cast<int64_t>(routers.size());
     const Tensor bias = memory_.bias.defined() ? memory_.bias[row] : Tensor();
-    const Tensor x_TD = x.reshape({-1, m_.hidden_size});
-    routers.push_back(route(config_, at::linear(x_TD, weight(mlp + "gate.weight")), bias, tokens));
-    const Tensor &gate = weight(mlp + "experts.gate_proj.weight"), &up = weight(mlp + "experts.up_proj.weight"),
-                 &down = weight(mlp + "experts.down_proj.weight");
+    const Tensor x_TD = x.reshape({-1, s.width});
+    routers.push_back(route(config_, linear(x_TD, s.router), bias, tokens));
+    const Tensor &gate = weight(s.gate), &up = weight(s.up), &down = weight(s.down);
     Tensor y_TD = at::zeros_like(x_TD);
-    for (int64_t e = 0; e < m_.num_experts; ++e)
+    for (int64_t e = 0; e < s.experts; ++e)
       y_TD = y_TD + routers.back().weights_TE.narrow(1, e, 1) * swiglu(x_TD, gate[e], up[e], down[e]);
-    if (m_.num_shared_experts > 0) {
-      const std::string shared = mlp + "shared_experts.";
-      y_TD = y_TD + swiglu(x_TD, weight(shared + "gate_proj.weight"), weight(shared + "up_proj.weight"),
-                           weight(shared + "down_proj.weight"));
-    }
+    if (s.shared) y_TD = y_TD + dense(*s.shared, x_TD);
     return y_TD.view(x.sizes());
   }
 
   void add_losses(const Tensor& x, const Tensor& tokens_BT, int64_t first_sequence, const LabelsDrawn* labels,
                   Losses& losses) const {
     const int64_t targets = tokens_BT.size(1) - 1;
-    const Tensor& output = weight(m_.tie_word_embeddings ? "model.embed_tokens.weight" : "lm_head.weight");
+    const Tensor& output = weight(model_.output ? model_.output->weight() : model_.embedding.weight());
     const Tensor log_probs = at::log_softmax(at::linear(x.narrow(1, 0, targets), output), -1);
     Tensor labels_BT = tokens_BT.narrow(1, 1, targets);
     if (labels) {
@@ -251,8 +243,8 @@ class Decoder {
   const ModelConfig& m_;
   const Parameters& parameters_;
   const RouterMemory& memory_;
+  ModelSpec model_;
   Rotation rotation_;
-  std::string prefix_;  // prefix of the layer that runs
 };
 
 }  // namespace

@@ -1,12 +1,13 @@
-#include "model/feed_forward.h"
+#include "blocks/sparse.h"
 
 #include <gtest/gtest.h>
 
+#include "arch/model_spec.h"
 #include "model/decoder.h"
 #include "model/initialize.h"
 #include "ops/swiglu.h"
 
-namespace athanor::feed_forward_test {
+namespace athanor::sparse_block_test {
 namespace {
 
 ModelConfig sparse_model() {
@@ -25,7 +26,7 @@ ModelConfig sparse_model() {
 struct Fixture {
   explicit Fixture(const ModelConfig& model, const moe::RoutingPolicy& policy = {})
       : parameters(make_bucket_entries(model), at::kFloat, ParameterStore::Use::kTraining),
-        feed_forward(model, parameters, 0, "model.layers.0.", policy) {
+        sparse(make_layer_spec(model, 0).sparse(), parameters, policy) {
     initialize_parameters(model, 1, parameters);
   }
   Tensor weight(const std::string& name) const {
@@ -33,7 +34,7 @@ struct Fixture {
   }
 
   ParameterStore parameters;
-  FeedForward feed_forward;
+  SparseBlock sparse;
 };
 
 Tensor some_tokens() {
@@ -41,25 +42,25 @@ Tensor some_tokens() {
   return at::randn({2, 8, 16});
 }
 
-TEST(FeedForward, SharedExpertsAreAddedForEveryToken) {
+TEST(SparseBlock, SharedExpertsAreAddedForEveryToken) {
   ModelConfig model = sparse_model();
   const Tensor x = some_tokens();
-  const Tensor without = Fixture(model).feed_forward.forward(x, nullptr);
+  const Tensor without = Fixture(model).sparse.forward(x, nullptr);
   model.num_shared_experts = 2;
   const Fixture f(model);
   const Tensor shared = at::linear(
       at::silu(at::linear(x, f.weight("shared_experts.gate_proj"))) * at::linear(x, f.weight("shared_experts.up_proj")),
       f.weight("shared_experts.down_proj"));
   // Sums of up to 24 products, whose magnitudes sum to at most 100.
-  EXPECT_TRUE(at::allclose(f.feed_forward.forward(x, nullptr), without + shared, 0, 100 * 64 * 0x1p-24));
+  EXPECT_TRUE(at::allclose(f.sparse.forward(x, nullptr), without + shared, 0, 100 * 64 * 0x1p-24));
   EXPECT_GT(shared.abs().max().item<double>(), 0.01);
 }
 
-TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
+TEST(SparseBlock, ATokenWhoseChoicesAreDroppedPassesThrough) {
   // Each expert takes at most one choice: the last token of the group gets no expert.
   const Fixture f(sparse_model(), {{Balance::kCapacity, 1, 1e-9, CapacityOrder::kPosition}});
   std::vector<moe::Routing> routings;
-  const Tensor y = f.feed_forward.forward(some_tokens(), &routings);
+  const Tensor y = f.sparse.forward(some_tokens(), &routings);
   ASSERT_EQ(routings.size(), 1u);
   EXPECT_LE(routings[0].load_E.max().item<int64_t>(), 2);  // one for each of two groups
   const Tensor lost = (routings[0].expert_ids_TK < 0).all(1);
@@ -67,24 +68,24 @@ TEST(FeedForward, ATokenWhoseChoicesAreDroppedPassesThrough) {
   EXPECT_TRUE((y.view({16, 16}).index({lost}) == 0).all().item<bool>());
 }
 
-TEST(FeedForward, BalancesAndCountsInTrainingOnly) {
+TEST(SparseBlock, BalancesAndCountsInTrainingOnly) {
   const Fixture f(sparse_model(), {{.kind = Balance::kForcedUniform}});
   const Fixture plain(sparse_model());
   const Tensor x = some_tokens();
   std::vector<moe::Routing> routings;
-  const Tensor trained = f.feed_forward.forward(x, &routings);
-  EXPECT_TRUE(at::equal(f.feed_forward.forward(x, nullptr), plain.feed_forward.forward(x, nullptr)));
-  EXPECT_FALSE(at::equal(trained, plain.feed_forward.forward(x, nullptr)));
+  const Tensor trained = f.sparse.forward(x, &routings);
+  EXPECT_TRUE(at::equal(f.sparse.forward(x, nullptr), plain.sparse.forward(x, nullptr)));
+  EXPECT_FALSE(at::equal(trained, plain.sparse.forward(x, nullptr)));
 }
 
-TEST(FeedForward, TheProbabilityBeforeOrAfterTheDownProjectionIsOneFunction) {
+TEST(SparseBlock, TheProbabilityBeforeOrAfterTheDownProjectionIsOneFunction) {
   moe::RoutingPolicy before;
   before.combine = CombineWeights::kBeforeDown;
   const Tensor x = some_tokens();
-  const Tensor a = Fixture(sparse_model()).feed_forward.forward(x, nullptr),
-               b = Fixture(sparse_model(), before).feed_forward.forward(x, nullptr);
+  const Tensor a = Fixture(sparse_model()).sparse.forward(x, nullptr),
+               b = Fixture(sparse_model(), before).sparse.forward(x, nullptr);
   EXPECT_TRUE(at::allclose(a, b, 0, 100 * 64 * 0x1p-24));
 }
 
 }  // namespace
-}  // namespace athanor::feed_forward_test
+}  // namespace athanor::sparse_block_test

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "config/families.h"
+#include "arch/blocks/attention.h"
 #include "ops/attention.h"
 #include "ops/cache_attention.h"
 #include "ops/rope.h"
@@ -14,7 +14,7 @@
 #include "parallel/parameters.h"
 #include "parallel/tensor_parallel.h"
 
-namespace athanor::inline model {
+namespace athanor::inline blocks {
 
 /// One layer's keys (rotated) and values: each text has a slot. On the device of the model.
 struct KvCache {
@@ -44,11 +44,11 @@ struct CachedPass {
 class AttentionBlock {
  public:
   /// @param parameters  those of this rank.
-  /// @param prefix  beginning of the names of the layer's parameters: "model.layers.3.".
+  /// @param place  the layer's name, "model.layers.3", for observers of its logits.
   /// @param ranks  share the heads. If there are fewer key and value heads than ranks, neighbouring ranks hold the same
   ///        ones. Their group must outlive this.
   /// @throws ConfigError if the heads cannot be divided among the ranks.
-  AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
+  AttentionBlock(const AttentionSpec& spec, const ParameterStore& parameters, const std::string& place,
                  const TensorRanks& ranks = {});
 
   /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D]; with several ranks, a partial sum
@@ -83,4 +83,4 @@ class AttentionBlock {
   Weight q_, k_, v_, o_, q_norm_, k_norm_;
 };
 
-}  // namespace athanor::inline model
+}  // namespace athanor::inline blocks

@@ -1,10 +1,10 @@
-#include "model/attention_block.h"
+#include "blocks/attention.h"
 
 #include "ops/linear.h"
 #include "ops/norm_rope.h"
 #include "parallel/norm_over_ranks.h"
 
-namespace athanor::inline model {
+namespace athanor::inline blocks {
 namespace {
 
 ops::NormRope::Norm norm_of(QkNorm norm) {
@@ -24,20 +24,16 @@ int64_t held_heads(int64_t heads, int ranks) {
 
 }  // namespace
 
-AttentionBlock::AttentionBlock(const ModelConfig& model, const ParameterStore& parameters, const std::string& prefix,
+AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& parameters, const std::string& place,
                                const TensorRanks& ranks)
-    : logits_name_(prefix + "logits"), ranks_(ranks), num_heads_(held_heads(model.num_attention_heads, ranks.size())),
-      kv_heads_(held_heads(model.kv_heads(), ranks.size())), head_dim_(model.head_dim()), clip_(model.clip_qkv),
-      norm_eps_(norm_eps(model)), qk_norm_(family_of(model).qk_norm) {
-  const std::string attention = prefix + "self_attn.";
-  q_ = parameters.weight(attention + "q_proj.weight");
-  k_ = parameters.weight(attention + "k_proj.weight");
-  v_ = parameters.weight(attention + "v_proj.weight");
-  o_ = parameters.weight(attention + "o_proj.weight");
-  if (qk_norm_ != QkNorm::kNone) {
-    q_norm_ = parameters.weight(attention + "q_norm.weight");
-    k_norm_ = parameters.weight(attention + "k_norm.weight");
-  }
+    : logits_name_(place + ".logits"), ranks_(ranks), num_heads_(held_heads(spec.heads, ranks.size())),
+      kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), clip_(spec.clip),
+      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), q_(parameters.weight(spec.query.weight())),
+      k_(parameters.weight(spec.key.weight())), v_(parameters.weight(spec.value.weight())),
+      o_(parameters.weight(spec.out.weight())) {
+  if (qk_norm_ == QkNorm::kNone) return;
+  q_norm_ = parameters.weight(spec.query_norm);
+  k_norm_ = parameters.weight(spec.key_norm);
 }
 
 Tensor AttentionBlock::values(const Tensor& x) const {
@@ -77,4 +73,17 @@ Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, c
   return output(attended);
 }
 
-}  // namespace athanor::inline model
+KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
+  const std::vector<int64_t> shape = {slots, capacity, kv_heads_, head_dim_};
+  return {at::empty(shape, q_.value.options()), at::empty(shape, q_.value.options())};
+}
+
+Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const {
+  const Heads heads = project(x, pass.rotation);
+  cache.k.index_put_({pass.slots_N, pass.positions_N}, heads.k[0]);
+  cache.v.index_put_({pass.slots_N, pass.positions_N}, heads.v[0]);
+  if (pass.counts.of_row.empty()) return output(ops::attention(heads.q, heads.k, heads.v, pass.documents));
+  return output(ops::cache_attention(heads.q[0], cache.k, cache.v, pass.counts).unsqueeze(0));
+}
+
+}  // namespace athanor::inline blocks

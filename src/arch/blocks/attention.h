@@ -1,0 +1,30 @@
+#pragma once
+// Causal self-attention of one layer: its parameters, and what is computed with them.
+
+#include "arch/blocks/linear.h"
+#include "config/families.h"
+
+namespace athanor::inline arch {
+
+struct AttentionSpec {
+  std::string name;  ///< "model.layers.3.self_attn"
+  int64_t layer = 0;
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  LinearSpec query, key, value, out;
+  QkNorm qk_norm = QkNorm::kNone;    ///< an RMSNorm of queries and keys …
+  std::string query_norm, key_norm;  ///< … and the names of its scales
+  double norm_eps = 0;
+  double clip = 0;      ///< queries, keys and values are clamped to ±this; 0: they are not
+  bool rotates = true;  ///< queries and keys are turned by their positions
+
+  std::vector<ParameterSpec> parameters() const;
+  /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV if each token attends
+  /// to `attended` keys on average.
+  double projection_flops(double tokens) const;
+  double score_flops(double tokens, double attended) const;
+};
+
+/// Returns the attention of a layer. @param prefix  "model.layers.3."
+AttentionSpec make_attention(const ModelConfig& model, int64_t layer, const std::string& prefix);
+
+}  // namespace athanor::inline arch

@@ -1,0 +1,25 @@
+#pragma once
+// A norm: RMSNorm with a scale, LayerNorm with scale and bias, or LayerNorm without parameters.
+
+#include "arch/parameter.h"
+#include "config/families.h"
+
+namespace athanor::inline arch {
+
+struct NormSpec {
+  std::string name;  ///< "model.layers.3.input_layernorm"
+  int64_t layer = -1;
+  NormKind kind = NormKind::kRms;
+  int64_t width = 0;
+  double eps = 0;
+  /// The class of its parameters: kOutput if a tied output layer, which is of class input, reads what it returns.
+  WidthClass width_class = WidthClass::kInput;
+
+  bool has_weight() const { return kind != NormKind::kLayerWithoutParameters; }
+  bool has_bias() const { return kind == NormKind::kLayer; }
+  std::string weight() const { return name + ".weight"; }
+  std::string bias() const { return name + ".bias"; }
+  std::vector<ParameterSpec> parameters() const;
+};
+
+}  // namespace athanor::inline arch

@@ -1,0 +1,30 @@
+#pragma once
+// A sparse layer: a router, experts of which each token takes some, and shared experts that every token takes.
+
+#include <optional>
+
+#include "arch/blocks/feed_forward.h"
+
+namespace athanor::inline arch {
+
+struct SparseSpec {
+  std::string name;  ///< "model.layers.3.mlp"
+  int64_t layer = 0;
+  int64_t experts = 0, choices = 0;     ///< E, and the K that a token chooses
+  int64_t width = 0, expert_width = 0;  ///< D and F
+  LinearSpec router;
+  std::string gate, up, down;             ///< names of the stacked experts' parameters
+  std::optional<FeedForwardSpec> shared;  ///< all shared experts together, as one dense layer
+  RouterScore score = RouterScore::kSoftmax;
+  bool norm_topk_prob = false;
+  double scaling_factor = 1;
+
+  std::vector<ParameterSpec> parameters() const;
+  /// Returns the forward FLOPs of router, chosen and shared experts for `tokens` tokens.
+  double flops(double tokens) const;
+};
+
+/// Returns the sparse layer of a model. @param name  "model.layers.3.mlp"
+SparseSpec make_sparse(const ModelConfig& model, int64_t layer, const std::string& name);
+
+}  // namespace athanor::inline arch

@@ -1,0 +1,66 @@
+#include "arch/model_spec.h"
+
+#include <charconv>
+
+namespace athanor::inline arch {
+namespace {
+
+NormSpec make_norm(const ModelConfig& m, int64_t layer, std::string name) {
+  return {std::move(name), layer, family_of(m).norm, m.hidden_size, norm_eps(m)};
+}
+
+void append(std::vector<ParameterSpec>& all, std::vector<ParameterSpec> more) {
+  for (ParameterSpec& each : more) all.push_back(std::move(each));
+}
+
+}  // namespace
+
+std::vector<ParameterSpec> LayerSpec::parameters() const {
+  std::vector<ParameterSpec> all = input_norm.parameters();
+  append(all, attention.parameters());
+  append(all, post_attention_norm.parameters());
+  append(all, std::visit([](const auto& block) { return block.parameters(); }, feed_forward));
+  return all;
+}
+
+LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
+  const FamilyNames& names = family_of(m).names;
+  LayerSpec spec;
+  spec.name = names.layers + "." + std::to_string(layer);
+  spec.previous = layer > 0 ? names.layers + "." + std::to_string(layer - 1) : names.embedding;
+  spec.index = layer;
+  const std::string prefix = spec.name + ".", feed_forward = prefix + names.feed_forward;
+  spec.input_norm = make_norm(m, layer, prefix + names.input_norm);
+  spec.attention = make_attention(m, layer, prefix);
+  spec.post_attention_norm = make_norm(m, layer, prefix + names.post_attention_norm);
+  if (m.is_sparse_layer(layer))
+    spec.feed_forward = make_sparse(m, layer, feed_forward);
+  else
+    spec.feed_forward = make_feed_forward(m, layer, feed_forward, m.intermediate_size);
+  return spec;
+}
+
+ModelSpec make_model_spec(const ModelConfig& m) {
+  ModelSpec spec;
+  spec.embedding = make_embedding(m);
+  spec.positions = make_positions(m);
+  for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) spec.layers.push_back(make_layer_spec(m, layer));
+  spec.final_norm = make_norm(m, -1, family_of(m).names.final_norm);
+  // The same logits as if the output were multiplied by the width's ratio, with nothing but weights.
+  if (m.tie_word_embeddings) spec.final_norm.width_class = WidthClass::kOutput;
+  spec.output = make_output(m);
+  return spec;
+}
+
+PlaceInLayer place_in_layer(const ModelConfig& model, std::string_view place) {
+  const std::string prefix = family_of(model).names.layers + ".";
+  if (!place.starts_with(prefix)) return {-1, place};
+  place.remove_prefix(prefix.size());
+  PlaceInLayer found;
+  const auto number = std::from_chars(place.data(), place.data() + place.size(), found.layer);
+  place.remove_prefix(static_cast<size_t>(number.ptr - place.data()));
+  found.part = place;
+  return found;
+}
+
+}  // namespace athanor::inline arch

@@ -1,0 +1,34 @@
+#pragma once
+// The norms of a model, alone and together with the addition before them.
+
+#include "arch/blocks/norm.h"
+#include "ops/norm.h"
+#include "parallel/parameters.h"
+
+namespace athanor::inline blocks {
+
+/// The residual stream, and the branch that has yet to be added to it: the next norm does both in one pass.
+struct Residual {
+  /// [B, T, D], or a tensor rank's tokens [1, B·T/n, D] under sequence parallelism (parallel/tensor_parallel.h).
+  /// `branch` is undefined if there is nothing to add.
+  Tensor x, branch;
+
+  Tensor sum() const { return branch.defined() ? x + branch : x; }
+};
+
+class NormBlock {
+ public:
+  NormBlock() = default;
+  /// @param parameters  those of this rank, with the norm's.
+  NormBlock(const NormSpec& spec, const ParameterStore& parameters);
+
+  Tensor of(const Tensor& x) const;
+  /// Returns x + branch, and its norm.
+  ops::NormedSum of(const Residual& residual) const;
+
+ private:
+  Weight weight_;  // undefined if the norm has none
+  double eps_ = 0;
+};
+
+}  // namespace athanor::inline blocks
