@@ -1,6 +1,5 @@
 #include "arch/flops.h"
 
-#include "arch/blocks/flops.h"
 #include "arch/model_spec.h"
 
 namespace athanor::inline arch {

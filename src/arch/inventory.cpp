@@ -7,18 +7,7 @@
 
 namespace athanor::inline arch {
 
-std::vector<ParameterSpec> make_inventory(const ModelConfig& m) {
-  const ModelSpec model = make_model_spec(m);
-  std::vector<ParameterSpec> all = {model.embedding.parameter()};
-  if (model.positions) all.push_back(model.positions->parameter());
-  const auto append = [&](std::vector<ParameterSpec> more) {
-    for (ParameterSpec& each : more) all.push_back(std::move(each));
-  };
-  for (const LayerSpec& layer : model.layers) append(layer.parameters());
-  append(model.final_norm.parameters());
-  if (model.output) model.output->append_parameters(all);
-  return all;
-}
+std::vector<ParameterSpec> make_inventory(const ModelConfig& model) { return make_model_spec(model).parameters(); }
 
 ParameterSpec find_parameter(const ModelConfig& model, const std::string& name) {
   const auto all = make_inventory(model);

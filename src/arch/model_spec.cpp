@@ -9,17 +9,20 @@ NormSpec make_norm(const ModelConfig& m, int64_t layer, std::string name) {
   return {std::move(name), layer, family_of(m).norm, m.hidden_size, norm_eps(m)};
 }
 
-void append(std::vector<ParameterSpec>& all, std::vector<ParameterSpec> more) {
-  for (ParameterSpec& each : more) all.push_back(std::move(each));
-}
-
 }  // namespace
 
-std::vector<ParameterSpec> LayerSpec::parameters() const {
-  std::vector<ParameterSpec> all = input_norm.parameters();
-  append(all, attention.parameters());
-  append(all, post_attention_norm.parameters());
-  append(all, std::visit([](const auto& block) { return block.parameters(); }, feed_forward));
+void LayerSpec::append_parameters(std::vector<ParameterSpec>& all) const {
+  input_norm.append_parameters(all);
+  attention.append_parameters(all);
+  post_attention_norm.append_parameters(all);
+  std::visit([&](const auto& block) { block.append_parameters(all); }, feed_forward);
+}
+
+std::vector<ParameterSpec> ModelSpec::parameters() const {
+  std::vector<ParameterSpec> all = {embedding.parameter()};
+  for (const LayerSpec& layer : layers) layer.append_parameters(all);
+  final_norm.append_parameters(all);
+  if (output) all.push_back(output->parameter());
   return all;
 }
 
@@ -43,7 +46,6 @@ LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
 ModelSpec make_model_spec(const ModelConfig& m) {
   ModelSpec spec;
   spec.embedding = make_embedding(m);
-  spec.positions = make_positions(m);
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) spec.layers.push_back(make_layer_spec(m, layer));
   spec.final_norm = make_norm(m, -1, family_of(m).names.final_norm);
   // The same logits as if the output were multiplied by the width's ratio, with nothing but weights.
@@ -52,14 +54,12 @@ ModelSpec make_model_spec(const ModelConfig& m) {
   return spec;
 }
 
-PlaceInLayer place_in_layer(const ModelConfig& model, std::string_view place) {
-  const std::string prefix = family_of(model).names.layers + ".";
-  if (!place.starts_with(prefix)) return {-1, place};
-  place.remove_prefix(prefix.size());
+PlaceInLayer place_in_layer(const FamilyNames& names, std::string_view place) {
+  const size_t number = names.layers.size() + 1;  // after "model.layers."
+  if (!place.starts_with(names.layers) || place.size() <= number || place[number - 1] != '.') return {-1, place};
   PlaceInLayer found;
-  const auto number = std::from_chars(place.data(), place.data() + place.size(), found.layer);
-  place.remove_prefix(static_cast<size_t>(number.ptr - place.data()));
-  found.part = place;
+  const auto [end, error] = std::from_chars(place.data() + number, place.data() + place.size(), found.layer);
+  found.part = place.substr(static_cast<size_t>(end - place.data()));
   return found;
 }
 

@@ -31,16 +31,17 @@ struct LayerSpec {
   const FeedForwardSpec& dense() const { return std::get<FeedForwardSpec>(feed_forward); }
   /// The name of the feed-forward, of either kind: "model.layers.3.mlp".
   const std::string& feed_forward_name() const { return is_sparse() ? sparse().name : dense().name; }
-  /// In the order of the forward pass.
-  std::vector<ParameterSpec> parameters() const;
+  void append_parameters(std::vector<ParameterSpec>& all) const;
 };
 
 struct ModelSpec {
-  TableSpec embedding;
-  std::optional<TableSpec> positions;
+  EmbeddingSpec embedding;
   std::vector<LayerSpec> layers;
   NormSpec final_norm;
   std::optional<LinearSpec> output;  ///< nothing if it is the embedding
+
+  /// In the order of the forward pass.
+  std::vector<ParameterSpec> parameters() const;
 };
 
 /// Returns one layer of a model, counted from 0. @throws ConfigError if model.family does not exist.
@@ -54,6 +55,6 @@ struct PlaceInLayer {
   int64_t layer = -1;
   std::string_view part;
 };
-PlaceInLayer place_in_layer(const ModelConfig& model, std::string_view place);
+PlaceInLayer place_in_layer(const FamilyNames& names, std::string_view place);
 
 }  // namespace athanor::inline arch

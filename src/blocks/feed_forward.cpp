@@ -6,10 +6,8 @@
 namespace athanor::inline blocks {
 
 FeedForwardBlock::FeedForwardBlock(const FeedForwardSpec& spec, const ParameterStore& parameters)
-    : gate_(parameters.weight(spec.gate.value().weight())), up_(parameters.weight(spec.up.weight())),
-      down_(parameters.weight(spec.down.weight())) {
-  ATHANOR_ASSERT(spec.activation == Activation::kSilu);
-}
+    : gate_(parameters.weight(spec.gate.weight())), up_(parameters.weight(spec.up.weight())),
+      down_(parameters.weight(spec.down.weight())) {}
 
 Tensor FeedForwardBlock::forward(const Tensor& x) const {
   return ops::linear(ops::swiglu(ops::linear(x, gate_), ops::linear(x, up_)), down_);

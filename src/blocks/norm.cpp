@@ -3,9 +3,7 @@
 namespace athanor::inline blocks {
 
 NormBlock::NormBlock(const NormSpec& spec, const ParameterStore& parameters)
-    : weight_(spec.has_weight() ? parameters.weight(spec.weight()) : Weight{}), eps_(spec.eps) {
-  ATHANOR_ASSERT(!spec.has_bias());
-}
+    : weight_(spec.has_weight() ? parameters.weight(spec.weight()) : Weight{}), eps_(spec.eps) {}
 
 Tensor NormBlock::of(const Tensor& x) const {
   return weight_.defined() ? ops::rms_norm(x, weight_, eps_) : ops::layer_norm(x, eps_);

@@ -12,20 +12,7 @@ namespace athanor::inline config {
 
 enum class NormKind {
   kRms,                     // RMSNorm with a scale
-  kLayer,                   // LayerNorm with scale and bias
   kLayerWithoutParameters,  // LayerNorm with neither scale nor bias (OLMo)
-};
-
-/// How attention knows where a token stands.
-enum class Positions {
-  kRotary,   // queries and keys are turned
-  kLearned,  // a vector of each position is added to the embedding
-};
-
-/// The activation of a feed-forward.
-enum class Activation {
-  kSilu,
-  kGeluTanh,  // GELU in the approximation with tanh
 };
 
 /// RMSNorm of queries and keys before the rotary embedding.
@@ -35,18 +22,16 @@ enum class QkNorm {
   kHead,   // over each head, with one scale for all (Qwen3)
 };
 
-/// The names of parameters in `transformers`, without ".weight" and ".bias". Those from `input_norm` on are of a layer,
+/// The names of parameters in `transformers`, without ".weight". Those from `input_norm` on are of a layer,
 /// and stand after `layers` and its number; those of attention and the feed-forward after the block's name.
 struct FamilyNames {
-  std::string embedding = "model.embed_tokens", positions, layers = "model.layers", final_norm = "model.norm",
-              head = "lm_head";
+  std::string embedding = "model.embed_tokens", layers = "model.layers", final_norm = "model.norm", head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn", post_attention_norm = "post_attention_layernorm",
               feed_forward = "mlp";
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
               shared_experts = "shared_experts";
-  std::string fused_qkv;  ///< the tensor in files that has query, key and value one after the other; "" if none has
 };
 
 struct Family {
@@ -56,11 +41,6 @@ struct Family {
   NormKind norm = NormKind::kRms;
   double fixed_norm_eps = 0;  ///< epsilon of all norms; 0: that of the model (rms_norm_eps)
   QkNorm qk_norm = QkNorm::kNone;
-  Positions positions = Positions::kRotary;
-  Activation activation = Activation::kSilu;
-  bool gated = true;                   ///< the feed-forward has a third matrix, whose activation multiplies
-  bool biases = false;                 ///< linear layers have biases, except router, experts and output layer
-  bool transposed = false;             ///< files have the matrices of layers as [in, out]
   bool sparse = false;                 ///< has experts
   bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
   bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads

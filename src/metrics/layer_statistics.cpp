@@ -38,7 +38,7 @@ double* LayerStatistics::cell(int64_t row, int64_t column) {
 
 void LayerStatistics::observe(const Observation& o) {
   if (o.phase != Observation::Phase::kForward) return;
-  const auto [layer, part] = place_in_layer(state_.config.model, o.place);
+  const auto [layer, part] = place_in_layer(family_of(state_.config.model).names, o.place);
   if (layer < 0) return;
   if (part == ".logits") {
     Tensor& largest = logits_.at(static_cast<size_t>(layer));

@@ -8,8 +8,8 @@
 
 namespace athanor::inline optim {
 QkClip::QkClip(const ModelConfig& model, double threshold, ParameterStore& store, const ShardPlan& shards)
-    : model_(model), store_(store), shards_(shards), threshold_(threshold), head_dim_(model.head_dim()),
-      shares_keys_(model.kv_heads() != model.num_attention_heads) {
+    : names_(family_of(model).names), store_(store), shards_(shards), threshold_(threshold),
+      head_dim_(model.head_dim()), shares_keys_(model.kv_heads() != model.num_attention_heads) {
   const int64_t heads = model.num_attention_heads / shards.mesh().layout().tensor();
   largest_ =
       at::full({model.num_hidden_layers, heads}, -std::numeric_limits<float>::infinity(), store.grad().options());
@@ -18,7 +18,7 @@ QkClip::QkClip(const ModelConfig& model, double threshold, ParameterStore& store
 void QkClip::begin_gradients() { largest_.fill_(-std::numeric_limits<float>::infinity()); }
 
 void QkClip::observe(const Observation& observation) {
-  const auto [layer, part] = place_in_layer(model_, observation.place);
+  const auto [layer, part] = place_in_layer(names_, observation.place);
   if (layer < 0 || part != ".logits") return;
   const Tensor largest = largest_[layer];
   largest.copy_(at::maximum(largest, observation.tensor.amax(0)));

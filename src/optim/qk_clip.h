@@ -7,7 +7,7 @@
 // query heads share a key head, only the query weights are, by γ: scaling the key would change the other heads' logits.
 // Moments stay as they are. A model that normalises queries and keys has no use for it (layout/group_checks.h).
 
-#include "config/model_config.h"
+#include "config/families.h"
 #include "ops/update.h"
 #include "optim/largest_logit.h"
 #include "parallel/observer.h"
@@ -43,7 +43,7 @@ class QkClip : public Observer {
   void share_numbers(const Tensor& is_clipped);
   void scale(const BucketEntry& entry, FlatRange piece, const Tensor& factors, const ops::OnDevice& there);
 
-  ModelConfig model_;
+  const FamilyNames& names_;
   ParameterStore& store_;
   const ShardPlan& shards_;
   double threshold_;

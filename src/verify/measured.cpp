@@ -25,7 +25,7 @@ constexpr double kLeastScale = 0x1p-40;
 
 // Returns "model.layers.*.mlp.gate.weight": all tensors with the same purpose.
 std::string group_of(const ModelConfig& model, const ParameterSpec& spec) {
-  const auto [layer, part] = place_in_layer(model, spec.name);
+  const auto [layer, part] = place_in_layer(family_of(model).names, spec.name);
   return layer < 0 ? spec.name : fmt::format("{}.*{}", family_of(model).names.layers, part);
 }
 

@@ -1,20 +1,16 @@
 #pragma once
-// The dense feed-forward of a layer: two matrices with an activation between them, or three, of which one gates.
-
-#include <optional>
+// The dense feed-forward of a layer, a SwiGLU: down(silu(gate(x)) · up(x)).
 
 #include "arch/blocks/linear.h"
-#include "config/families.h"
+#include "config/model_config.h"
 
 namespace athanor::inline arch {
 
 struct FeedForwardSpec {
   std::string name;  ///< "model.layers.3.mlp"
-  Activation activation = Activation::kSilu;
-  std::optional<LinearSpec> gate;  ///< down(activation(gate(x)) · up(x)); without it down(activation(up(x)))
-  LinearSpec up, down;
+  LinearSpec gate, up, down;
 
-  std::vector<ParameterSpec> parameters() const;
+  void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of the matrices for `tokens` tokens.
   double flops(double tokens) const;
 };

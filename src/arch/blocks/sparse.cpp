@@ -1,24 +1,21 @@
 #include "arch/blocks/sparse.h"
 
-#include "arch/blocks/flops.h"
+#include "config/families.h"
 
 namespace athanor::inline arch {
 
-std::vector<ParameterSpec> SparseSpec::parameters() const {
-  std::vector<ParameterSpec> all;
-  router.append_parameters(all);
+void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
+  all.push_back(router.parameter());
   const int64_t e = experts, f = expert_width, d = width;
   all.push_back({gate, {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
   all.push_back({up, {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
   all.push_back({down, {e, d, f}, Role::kExpertDown, layer, {.tensor = 2, .expert = 0}});
-  if (!shared) return all;
-  for (ParameterSpec& each : shared->parameters()) all.push_back(std::move(each));
-  return all;
+  if (shared) shared->append_parameters(all);
 }
 
 double SparseSpec::flops(double tokens) const {
   const double of_expert = 3 * matmul_flops(tokens, static_cast<double>(expert_width), static_cast<double>(width));
-  return static_cast<double>(choices) * of_expert + (shared ? shared->flops(tokens) : 0) + linear_flops(router, tokens);
+  return static_cast<double>(choices) * of_expert + (shared ? shared->flops(tokens) : 0) + router.flops(tokens);
 }
 
 SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& name) {

@@ -19,7 +19,7 @@ struct SparseSpec {
   bool norm_topk_prob = false;
   double scaling_factor = 1;
 
-  std::vector<ParameterSpec> parameters() const;
+  void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of router, chosen and shared experts for `tokens` tokens.
   double flops(double tokens) const;
 };

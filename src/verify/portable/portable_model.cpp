@@ -205,7 +205,7 @@ class Decoder {
   }
 
   Tensor dense(const FeedForwardSpec& f, const Tensor& x) const {
-    return swiglu(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
+    return swiglu(x, weight(f.gate.weight()), weight(f.up.weight()), weight(f.down.weight()));
   }
 
   Tensor sparse(const SparseSpec& s, const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {

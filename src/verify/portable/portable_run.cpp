@@ -23,7 +23,7 @@ Parameters initial_parameters(const RunConfig& config) {
   Parameters parameters;
   for (const ParameterSpec& spec : make_inventory(config.model)) {
     const double factor = initial_factor(spec.width, width_ratio(config.optimizer, config.model));
-    Tensor values = at::full(spec.shape, spec.initial == Initial::kOne ? factor : 0, at::kFloat);
+    Tensor values = at::full(spec.shape, factor, at::kFloat);
     if (spec.initial == Initial::kNormal) {
       const CounterRandom random(static_cast<uint64_t>(config.train.seed), spec.name);
       random.fill_normal(values.data_ptr<float>(), 0, static_cast<uint64_t>(values.numel()),
