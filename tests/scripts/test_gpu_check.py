@@ -189,18 +189,23 @@ def test_several_gpus_add_parts_after_those_of_one(tmp_path):
         assert code == 2 and said.startswith(f"gpu_check: --gpus {gpus}: from 1 to 16")
 
 
-# On GPUs: 6 steps of 128 tokens, and 128 dimensions.
-@pytest.mark.parametrize("names,steps,seq_len,hidden_size", [
-    (("experts-2",), 2, 32, 16), pytest.param(("experts-2", "pipeline-2"), 6, 128, 128, marks=pytest.mark.slow)])
-def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path, names, steps, seq_len, hidden_size):
+# On GPUs: 6 steps of 4 layers, 128 tokens, and 128 dimensions.
+@pytest.mark.parametrize("names,steps,layers,seq_len,hidden_size", [
+    (("experts-2",), 2, 1, 32, 16), pytest.param(("experts-2", "pipeline-2"), 6, 4, 128, 128, marks=pytest.mark.slow)])
+def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path, names, steps, layers, seq_len, hidden_size):
     program = BUILD / "athanor_played"
     if not program.exists():
         pytest.skip("there is no athanor_played; scripts/build athanor_tests makes it")
     few = {name: several.layouts(2)[name] for name in names}
     machine, rounds = Machine(BUILD, None, "guarded", tmp_path, ROOT, gpus=2), several.checkpoint_round
+    train = several.train
+
+    def train_smaller(machine, clock, folder, run, ranks, settings, log):
+        train(machine, clock, folder, run, ranks, [*settings, f"model.num_hidden_layers={layers}"], log, steps=steps)
+
     smaller = rounds.CONFIG.replace("seq_len = 128", f"seq_len = {seq_len}").replace("hidden_size = 128", f"hidden_size = {hidden_size}")
     with unittest.mock.patch.object(several, "layouts", lambda _: few), \
-            unittest.mock.patch.object(several, "train", functools.partial(several.train, steps=steps)), \
+            unittest.mock.patch.object(several, "train", train_smaller), \
             unittest.mock.patch.object(rounds, "CONFIG", smaller), \
             unittest.mock.patch.object(rounds, "prepare", functools.partial(rounds.prepare, seq_len=seq_len)):
         summary, figures = several.check_layouts(machine, Clock(240))
