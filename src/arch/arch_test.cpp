@@ -39,6 +39,7 @@ INSTANTIATE_TEST_SUITE_P(
     testing::Values(PaperRow{"mula-1b", 1.28, 1.28, 0.005, 0.005}, PaperRow{"mula-7b-a1b", 6.9, 1.3, 0.05, 0.05},
                     PaperRow{"mula-20b-a2b", 20, 2.4, 0.5, 0.05}, PaperRow{"mula-100b-a7b", 100, 7.6, 0.5, 0.05},
                     PaperRow{"mula-220b-a10b", 220, 10, 5, 0.5}, PaperRow{"olmoe-1b-7b", 6.92, 1.28, 0.005, 0.005},
+                    PaperRow{"gpt2-124m", 0.12444, 0.12444, 0.000005, 0.000005},
                     PaperRow{"olmo-1b", 1.177, 1.177, 0.0005, 0.0005}));
 
 // AuroraGPT-2B: "1.986B params", cut off there; Qwen3-30B-A3B: "30.5B in total and 3.3B activated", cut off too.
@@ -110,7 +111,8 @@ TEST(Inventory, NamesAreUniqueAndTiedOutputIsTheEmbedding) {
 }
 
 class FlopsOf : public testing::TestWithParam<const char*> {};
-INSTANTIATE_TEST_SUITE_P(Recipes, FlopsOf, testing::Values("mula-1b", "olmoe-1b-7b", "auroragpt-2b", "qwen3-30b-a3b"));
+INSTANTIATE_TEST_SUITE_P(Recipes, FlopsOf,
+                         testing::Values("mula-1b", "olmoe-1b-7b", "auroragpt-2b", "qwen3-30b-a3b", "gpt2-124m"));
 
 TEST_P(FlopsOf, ForwardIsTwiceTheActiveMatrixParametersPerTokenPlusScores) {
   auto model = recipe(GetParam()).model;
@@ -118,7 +120,8 @@ TEST_P(FlopsOf, ForwardIsTwiceTheActiveMatrixParametersPerTokenPlusScores) {
   const int64_t seq_len = 512;
   double matrix_parameters = 0;
   for (const auto& spec : make_inventory(model)) {
-    if (spec.is_norm() || spec.role == Role::kEmbedding) continue;  // a look-up costs no FLOPs
+    const bool is_matrix = spec.shape.size() > 1 && spec.role != Role::kPositions;
+    if (!is_matrix || (spec.role == Role::kEmbedding && !model.tie_word_embeddings)) continue;  // a look-up costs none
     const double share = spec.is_expert() ? static_cast<double>(model.num_experts_per_tok) / model.num_experts : 1.0;
     matrix_parameters += share * static_cast<double>(spec.num_elements());
   }

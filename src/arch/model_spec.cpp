@@ -20,9 +20,10 @@ void LayerSpec::append_parameters(std::vector<ParameterSpec>& all) const {
 
 std::vector<ParameterSpec> ModelSpec::parameters() const {
   std::vector<ParameterSpec> all = {embedding.parameter()};
+  if (positions) all.push_back(positions->parameter());
   for (const LayerSpec& layer : layers) layer.append_parameters(all);
   final_norm.append_parameters(all);
-  if (output) all.push_back(output->parameter());
+  if (output) output->append_parameters(all);
   return all;
 }
 
@@ -46,6 +47,7 @@ LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
 ModelSpec make_model_spec(const ModelConfig& m) {
   ModelSpec spec;
   spec.embedding = make_embedding(m);
+  spec.positions = make_positions(m);
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) spec.layers.push_back(make_layer_spec(m, layer));
   spec.final_norm = make_norm(m, -1, family_of(m).names.final_norm);
   // The same logits as if the output were multiplied by the width's ratio, with nothing but weights.

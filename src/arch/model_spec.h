@@ -35,7 +35,8 @@ struct LayerSpec {
 };
 
 struct ModelSpec {
-  EmbeddingSpec embedding;
+  TableSpec embedding;
+  std::optional<TableSpec> positions;  ///< learned vectors that are added to the embedding
   std::vector<LayerSpec> layers;
   NormSpec final_norm;
   std::optional<LinearSpec> output;  ///< nothing if it is the embedding

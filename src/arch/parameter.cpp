@@ -9,7 +9,8 @@
 namespace athanor::inline arch {
 namespace {
 
-constexpr std::array<std::pair<const char*, Role>, 15> kNames{{{"embedding", Role::kEmbedding},
+constexpr std::array<std::pair<const char*, Role>, 17> kNames{{{"embedding", Role::kEmbedding},
+                                                               {"positions", Role::kPositions},
                                                                {"norm", Role::kNorm},
                                                                {"qk_norm", Role::kQkNorm},
                                                                {"query", Role::kQuery},
@@ -23,6 +24,7 @@ constexpr std::array<std::pair<const char*, Role>, 15> kNames{{{"embedding", Rol
                                                                {"expert_gate", Role::kExpertGate},
                                                                {"expert_up", Role::kExpertUp},
                                                                {"expert_down", Role::kExpertDown},
+                                                               {"bias", Role::kBias},
                                                                {"output", Role::kOutput}}};
 
 }  // namespace

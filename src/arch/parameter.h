@@ -9,10 +9,11 @@
 
 namespace athanor::inline arch {
 
-/// The function of a parameter. In the shapes V is vocab_size, D hidden_size, E num_experts, and F the
-/// intermediate size: that of a dense layer, or of one expert.
+/// The function of a parameter. In the shapes V is vocab_size, D hidden_size, E num_experts, P max_position_embeddings,
+/// and F the intermediate size: that of a dense layer, or of one expert.
 enum class Role {
   kEmbedding,     // [V, D]
+  kPositions,     // [P, D], a learned vector for each position
   kNorm,          // [D], a scale
   kQkNorm,        // a scale: [heads * head_dim] for queries and [kv_heads * head_dim] for keys, or [head_dim], which
                   // all heads share
@@ -27,10 +28,11 @@ enum class Role {
   kExpertGate,    // [E, F, D]
   kExpertUp,      // [E, F, D]
   kExpertDown,    // [E, D, F]
+  kBias,          // one number for each output of a matrix or a norm
   kOutput,        // [V, D]
 };
 
-/// Returns the names of all roles in the configuration (optimizer.groups[].match): embedding, norm, qk_norm, query, …,
+/// Returns the names of all roles in the configuration (optimizer.groups[].match): embedding, positions, norm, …,
 /// output.
 std::vector<std::string> role_names();
 
@@ -57,10 +59,20 @@ enum class TensorGradient {
 enum class Initial {
   kNormal,  // from a normal distribution with mean 0 and standard deviation model.initializer_range
   kOne,
+  kZero,
 };
 
 /// How initial values and learning rate follow the model's width (arch/width_scaling.h).
 enum class WidthClass { kInput, kHidden, kOutput };
+
+/// The form of a parameter in files of `transformers`, where it is not a tensor of its own with the parameter's name
+/// and shape. Experts are in hf_layout.h (checkpoint/).
+struct FileForm {
+  std::string fused;        ///< the tensor that it is part of; "" for one of its own
+  int64_t first_row = 0;    ///< the parameter's first output in the fused tensor …
+  int64_t rows = 0;         ///< … and the outputs of that
+  bool transposed = false;  ///< [in, out]
+};
 
 struct ParameterSpec {
   std::string name;            ///< logical name: that in `transformers`, with the experts of a layer stacked into one
@@ -71,11 +83,15 @@ struct ParameterSpec {
   bool of_key_heads = false;  ///< tensor ranks divide it by key and value heads: neighbours may hold the same one
   TensorGradient gradient = TensorGradient::kWhole;  ///< if tensor ranks do not divide it
   Initial initial = Initial::kNormal;
+  double deviation = 1;  ///< the standard deviation of kNormal, in units of model.initializer_range
   WidthClass width = WidthClass::kHidden;
+  FileForm form = {};
 
   int64_t num_elements() const;
   bool is_expert() const { return sharded.expert >= 0; }
   bool is_norm() const { return role == Role::kNorm || role == Role::kQkNorm; }
+  /// True if the model's input needs it, before the first layer.
+  bool is_front() const { return role == Role::kEmbedding || role == Role::kPositions; }
 };
 
 /// Returns whether a word of optimizer.groups[].match takes a parameter: the name of its role, or a pattern of its name

@@ -6,7 +6,7 @@
 // With r = optimizer.base_width / model.hidden_size, factors of the standard deviation and of the learning rate:
 //
 //   class    parameters                                 deviation   adamw   sgd   muon
-//   input    embedding, norms                           1           1       1/r   1
+//   input    embedding, positions, norms, biases         1           1       1/r   1
 //   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1 or sqrt(r)
 //   output   output layer, routers                      r           r       r     r
 //

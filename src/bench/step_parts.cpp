@@ -11,8 +11,10 @@
 #include "config/families.h"
 #include "config/precision.h"
 #include "ops/adamw.h"
+#include "ops/affine.h"
 #include "ops/attention.h"
 #include "ops/embedding.h"
+#include "ops/gelu.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
@@ -51,8 +53,13 @@ struct Shapes {
     return sent(at::randint(V, shape, at::TensorOptions(at::kLong)), device);
   }
   Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), zeros(shape)}; }
+  Weight bias(int64_t width) const { return {zeros({width}).to(dtype), zeros({width})}; }
+  /// That of a linear layer; undefined if the family has none.
+  Weight linear_bias(int64_t width) const { return family_of(config->model).biases ? bias(width) : Weight{}; }
   double elements() const { return double(N) * double(D); }
 };
+
+Tensor add_bias(const Tensor& y, const Weight& bias) { return bias.defined() ? ops::affine(y, {}, bias) : y; }
 
 // Forward on fresh leaves, then backward from a random gradient, measured as one part.
 Subject forward_backward(std::string name, double work, std::vector<Tensor> inputs,
@@ -83,11 +90,13 @@ StepPart embedding_part(const Shapes& s) {
 
 StepPart norm_part(const Shapes& s) {
   const double eps = norm_eps(s.config->model);
-  const bool scaled = family_of(s.config->model).norm == NormKind::kRms;
-  const Weight weight = scaled ? Weight{s.ones({s.D}), s.zeros({s.D})} : Weight{};
+  const NormKind kind = family_of(s.config->model).norm;
+  const Weight weight{s.ones({s.D}), s.zeros({s.D})}, bias = s.bias(s.D);
   const auto forward = [=](const std::vector<Tensor>& in) {
-    const auto both = scaled ? ops::add_rms_norm(in[0], in[1], weight, eps) : ops::add_layer_norm(in[0], in[1], eps);
-    return std::vector<Tensor>{both.sum, both.normed};
+    const bool is_rms = kind == NormKind::kRms;
+    const auto both = is_rms ? ops::add_rms_norm(in[0], in[1], weight, eps) : ops::add_layer_norm(in[0], in[1], eps);
+    const bool scales = kind == NormKind::kLayer;
+    return std::vector<Tensor>{both.sum, scales ? ops::affine(both.normed, weight, bias) : both.normed};
   };
   // Forward reads two and writes two, backward reads three (two gradients, the sum) and writes one.
   return {forward_backward("residual add and norm", s.elements() * 8 * s.size,
@@ -99,9 +108,12 @@ StepPart projections_part(const Shapes& s) {
   const int64_t q_width = s.heads * s.C, kv_width = s.kv_heads * s.C;
   const std::vector<Weight> weights = {s.weight({q_width, s.D}), s.weight({kv_width, s.D}), s.weight({kv_width, s.D}),
                                        s.weight({s.D, q_width})};
+  const std::vector<Weight> biases = {s.linear_bias(q_width), s.linear_bias(kv_width), s.linear_bias(kv_width),
+                                      s.linear_bias(s.D)};
   const auto forward = [=](const std::vector<Tensor>& in) {
     std::vector<Tensor> out;
-    for (size_t i = 0; i < weights.size(); ++i) out.push_back(ops::linear(in[i < 3 ? 0 : 1], weights[i]));
+    for (size_t i = 0; i < weights.size(); ++i)
+      out.push_back(add_bias(ops::linear(in[i < 3 ? 0 : 1], weights[i]), biases[i]));
     return out;
   };
   const double flops = 3 * 2 * double(s.N) * double(s.D) * double(2 * q_width + 2 * kv_width);
@@ -164,14 +176,18 @@ StepPart sparse_part(const Shapes& s) {
 }
 
 StepPart dense_part(const Shapes& s) {
-  const Weight gate = s.weight({s.F, s.D}), up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
-  const auto forward = [=](const std::vector<Tensor>& in) {
-    return std::vector<Tensor>{ops::linear(ops::swiglu(ops::linear(in[0], gate), ops::linear(in[0], up)), down)};
-  };
   const auto& model = s.config->model;
-  return {
-      forward_backward("feed-forward", 3 * 2 * 3 * s.elements() * double(s.F), {s.random({s.B, s.T, s.D})}, forward),
-      s.calls * double(model.num_hidden_layers - model.num_sparse_layers()), Bound::kGemm};
+  const bool gated = family_of(model).feed_forward == FeedForwardKind::kSwiGlu;
+  const Weight gate = gated ? s.weight({s.F, s.D}) : Weight{}, up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
+  const Weight up_bias = s.linear_bias(s.F), down_bias = s.linear_bias(s.D);
+  const auto forward = [=](const std::vector<Tensor>& in) {
+    const Tensor x = add_bias(ops::linear(in[0], up), up_bias);
+    const Tensor active = gated ? ops::swiglu(ops::linear(in[0], gate), x) : ops::gelu_tanh(x);
+    return std::vector<Tensor>{add_bias(ops::linear(active, down), down_bias)};
+  };
+  const double flops = 3 * 2 * (gated ? 3 : 2) * s.elements() * double(s.F);
+  return {forward_backward("feed-forward", flops, {s.random({s.B, s.T, s.D})}, forward),
+          s.calls * double(model.num_hidden_layers - model.num_sparse_layers()), Bound::kGemm};
 }
 
 StepPart loss_part(const Shapes& s) {
@@ -217,8 +233,8 @@ std::vector<StepPart> update_parts(TrainState& state) {
 std::vector<StepPart> step_parts(TrainState& state) {
   const Shapes s(state.config, state.model.device());
   const auto& model = state.config.model;
-  std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), rotation_part(s),
-                                 attention_part(s)};
+  std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), attention_part(s)};
+  if (family_of(model).positions == Positions::kRotary) parts.insert(parts.begin() + 3, rotation_part(s));
   if (model.num_sparse_layers() > 0) parts.push_back(sparse_part(s));
   if (model.num_sparse_layers() < model.num_hidden_layers) parts.push_back(dense_part(s));
   parts.push_back(loss_part(s));

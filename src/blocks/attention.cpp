@@ -1,7 +1,5 @@
 #include "blocks/attention.h"
 
-#include "ops/linear.h"
-#include "ops/norm_rope.h"
 #include "parallel/norm_over_ranks.h"
 
 namespace athanor::inline blocks {
@@ -28,38 +26,44 @@ AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& 
                                const TensorRanks& ranks)
     : logits_name_(place + ".logits"), ranks_(ranks), num_heads_(held_heads(spec.heads, ranks.size())),
       kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), clip_(spec.clip),
-      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), q_(parameters.weight(spec.query.weight())),
-      k_(parameters.weight(spec.key.weight())), v_(parameters.weight(spec.value.weight())),
-      o_(parameters.weight(spec.out.weight())) {
+      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), rotates_(spec.rotates), q_(spec.query, parameters),
+      k_(spec.key, parameters), v_(spec.value, parameters), o_(spec.out, parameters) {
   if (qk_norm_ == QkNorm::kNone) return;
   q_norm_ = parameters.weight(spec.query_norm);
   k_norm_ = parameters.weight(spec.key_norm);
 }
 
 Tensor AttentionBlock::values(const Tensor& x) const {
-  Tensor v = ops::linear(x, v_);
+  Tensor v = v_.forward(x);
   if (clip_ > 0) v = v.clamp(-clip_, clip_);
   return v.view({x.size(0), x.size(1), kv_heads_, head_dim_});
+}
+
+// Queries or keys after their projection, [B, T, heads · head_dim] → [B, T, heads, head_dim].
+Tensor AttentionBlock::turn(const Tensor& x, const Weight& norm, const ops::NormRope& how,
+                            const ops::Rotation& rotation, int64_t heads) const {
+  if (rotates_) return ops::norm_rope(x, norm, how, rotation, heads);
+  ATHANOR_ASSERT(how.norm == ops::NormRope::Norm::kNone);
+  return (clip_ > 0 ? x.clamp(-clip_, clip_) : x).view({x.size(0), x.size(1), heads, head_dim_});
 }
 
 AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const ops::Rotation& rotation) const {
   if (qk_norm_ == QkNorm::kWhole && !ranks_.alone()) return project_sharing_norm(x, rotation);
   const ops::NormRope how{norm_of(qk_norm_), norm_eps_, clip_};
   const Tensor v = values(x);
-  return {ops::norm_rope(ops::linear(x, q_), q_norm_, how, rotation, num_heads_),
-          ops::norm_rope(ops::linear(x, k_), k_norm_, how, rotation, kv_heads_), v};
+  return {turn(q_.forward(x), q_norm_, how, rotation, num_heads_),
+          turn(k_.forward(x), k_norm_, how, rotation, kv_heads_), v};
 }
 
 AttentionBlock::Heads AttentionBlock::project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const {
   const ops::NormRope then{ops::NormRope::Norm::kNone, norm_eps_, clip_};
   const Tensor v = values(x);
-  const auto [q, k] =
-      rms_norm_over_ranks({ops::linear(x, q_), ops::linear(x, k_)}, q_norm_, k_norm_, norm_eps_, *ranks_.group);
-  return {ops::norm_rope(q, {}, then, rotation, num_heads_), ops::norm_rope(k, {}, then, rotation, kv_heads_), v};
+  const auto [q, k] = rms_norm_over_ranks({q_.forward(x), k_.forward(x)}, q_norm_, k_norm_, norm_eps_, *ranks_.group);
+  return {turn(q, {}, then, rotation, num_heads_), turn(k, {}, then, rotation, kv_heads_), v};
 }
 
 Tensor AttentionBlock::output(const Tensor& attended) const {
-  return ops::linear(attended.reshape({attended.size(0), attended.size(1), num_heads_ * head_dim_}), o_);
+  return o_.product(attended.reshape({attended.size(0), attended.size(1), num_heads_ * head_dim_}));
 }
 
 Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
@@ -75,7 +79,7 @@ Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, c
 
 KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
   const std::vector<int64_t> shape = {slots, capacity, kv_heads_, head_dim_};
-  return {at::empty(shape, q_.value.options()), at::empty(shape, q_.value.options())};
+  return {at::empty(shape, q_.options()), at::empty(shape, q_.options())};
 }
 
 Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const {

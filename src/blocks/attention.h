@@ -6,8 +6,10 @@
 #include <vector>
 
 #include "arch/blocks/attention.h"
+#include "blocks/linear.h"
 #include "ops/attention.h"
 #include "ops/cache_attention.h"
+#include "ops/norm_rope.h"
 #include "ops/rope.h"
 #include "ops/tree_attention.h"
 #include "parallel/observer.h"
@@ -51,14 +53,17 @@ class AttentionBlock {
   AttentionBlock(const AttentionSpec& spec, const ParameterStore& parameters, const std::string& place,
                  const TensorRanks& ranks = {});
 
-  /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D]; with several ranks, a partial sum
-  /// (leave_tensor_parallel adds them up). With several ranks the call and its backward are collective if QK-norm is
-  /// over the whole projection (norm_over_ranks.h).
-  /// @param rotation  [B, T, head_dim/2].
+  /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D] without the last bias; with several ranks, a
+  /// partial sum (leave_tensor_parallel adds them up). With several ranks the call and its backward are collective if
+  /// QK-norm is over the whole projection (norm_over_ranks.h).
+  /// @param rotation  [B, T, head_dim/2]; not read if queries and keys are not rotated.
   /// @param watch     observers that want the logits get them.
   /// @param tree      in evaluation, attention follows it (Labels::tree), without autograd; null: it follows documents.
   Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
                  const Watch& watch = {}, const ops::TokenTree* tree = nullptr) const;
+
+  /// Returns the sum over tensor ranks with the last bias.
+  Tensor add_bias(const Tensor& sum) const { return o_.add_bias(sum); }
 
   /// For generation, as forward(): x [1, N, D] are new tokens of texts (NewTokens), whose keys and values are added to
   /// the cache.
@@ -72,6 +77,8 @@ class AttentionBlock {
   };
   Heads project(const Tensor& x, const ops::Rotation& rotation) const;
   Tensor values(const Tensor& x) const;
+  Tensor turn(const Tensor& x, const Weight& norm, const ops::NormRope& how, const ops::Rotation& rotation,
+              int64_t heads) const;
   Heads project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const;
   Tensor output(const Tensor& attended) const;
 
@@ -80,7 +87,9 @@ class AttentionBlock {
   int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
   double clip_, norm_eps_;
   QkNorm qk_norm_;
-  Weight q_, k_, v_, o_, q_norm_, k_norm_;
+  bool rotates_;
+  LinearBlock q_, k_, v_, o_;
+  Weight q_norm_, k_norm_;
 };
 
 }  // namespace athanor::inline blocks

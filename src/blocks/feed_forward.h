@@ -1,9 +1,10 @@
 #pragma once
 // The dense feed-forward of a layer, and all shared experts of a sparse one together.
 
+#include <optional>
+
 #include "arch/blocks/feed_forward.h"
-#include "ops/tensor.h"
-#include "parallel/parameters.h"
+#include "blocks/linear.h"
 
 namespace athanor::inline blocks {
 
@@ -12,11 +13,15 @@ class FeedForwardBlock {
   /// @param parameters  those of this rank: with tensor ranks, its part of the inner columns.
   FeedForwardBlock(const FeedForwardSpec& spec, const ParameterStore& parameters);
 
-  /// x [..., D] → [..., D]; with several tensor ranks, a partial sum (leave_tensor_parallel adds them up).
+  /// x [..., D] → [..., D] without the last bias; with several tensor ranks, a partial sum (leave_tensor_parallel adds
+  /// them up).
   Tensor forward(const Tensor& x) const;
+  /// Returns the sum over tensor ranks with the last bias.
+  Tensor add_bias(const Tensor& sum) const { return down_.add_bias(sum); }
 
  private:
-  Weight gate_, up_, down_;
+  std::optional<LinearBlock> gate_;
+  LinearBlock up_, down_;
 };
 
 }  // namespace athanor::inline blocks

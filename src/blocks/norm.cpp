@@ -1,18 +1,28 @@
 #include "blocks/norm.h"
 
+#include "ops/affine.h"
+
 namespace athanor::inline blocks {
 
 NormBlock::NormBlock(const NormSpec& spec, const ParameterStore& parameters)
-    : weight_(spec.has_weight() ? parameters.weight(spec.weight()) : Weight{}), eps_(spec.eps) {}
+    : weight_(spec.has_weight() ? parameters.weight(spec.weight()) : Weight{}),
+      bias_(spec.has_bias() ? parameters.weight(spec.bias()) : Weight{}), is_rms_(spec.kind == NormKind::kRms),
+      eps_(spec.eps) {}
 
 Tensor NormBlock::of(const Tensor& x) const {
-  return weight_.defined() ? ops::rms_norm(x, weight_, eps_) : ops::layer_norm(x, eps_);
+  return is_rms_ ? ops::rms_norm(x, weight_, eps_) : scaled(ops::layer_norm(x, eps_));
 }
 
 ops::NormedSum NormBlock::of(const Residual& residual) const {
   const auto& [x, branch] = residual;
   if (!branch.defined()) return {x, of(x)};
-  return weight_.defined() ? ops::add_rms_norm(x, branch, weight_, eps_) : ops::add_layer_norm(x, branch, eps_);
+  if (is_rms_) return ops::add_rms_norm(x, branch, weight_, eps_);
+  const ops::NormedSum both = ops::add_layer_norm(x, branch, eps_);
+  return {both.sum, scaled(both.normed)};
+}
+
+Tensor NormBlock::scaled(const Tensor& normed) const {
+  return bias_.defined() ? ops::affine(normed, weight_, bias_) : normed;
 }
 
 }  // namespace athanor::inline blocks

@@ -27,7 +27,10 @@ class NormBlock {
   ops::NormedSum of(const Residual& residual) const;
 
  private:
-  Weight weight_;  // undefined if the norm has none
+  Tensor scaled(const Tensor& normed) const;
+
+  Weight weight_, bias_;  // undefined if the norm has none
+  bool is_rms_ = true;
   double eps_ = 0;
 };
 

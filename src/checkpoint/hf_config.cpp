@@ -71,9 +71,20 @@ const Family& read_family(const Json& json, const std::string& where, std::vecto
   return *found;
 }
 
+// The family's name of a member, which is mostly that of Llama.
+const char* own_name(const Family& family, const char* name) {
+  const auto found = family.config_names.find(name);
+  return found == family.config_names.end() ? name : found->second.c_str();
+}
+
 void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
-  members.only("hidden_act", "silu");
+  const ActivationNames activation = activation_names(family.feed_forward);
+  const auto* given = members.find(own_name(family, "hidden_act"));
+  if (!given || *given != activation.other) members.only(own_name(family, "hidden_act"), activation.name);
+  members.only("scale_attn_weights", true);
+  members.only("scale_attn_by_inverse_layer_idx", false);
+  members.only("reorder_and_upcast_attn", false);
   members.only("attention_bias", false);
   members.only("mlp_bias", false);
   members.only("attention_dropout", 0.0);
@@ -110,6 +121,15 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
                                                            "do_sample",
                                                            "dtype",
                                                            "early_stopping",
+                                                           "attn_pdrop",
+                                                           "embd_pdrop",
+                                                           "resid_pdrop",
+                                                           "n_ctx",
+                                                           "summary_activation",
+                                                           "summary_first_dropout",
+                                                           "summary_proj_to_labels",
+                                                           "summary_type",
+                                                           "summary_use_proj",
                                                            "encoder_no_repeat_ngram_size",
                                                            "exponential_decay_length_penalty",
                                                            "finetuning_task",
@@ -193,17 +213,22 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "rms_norm_eps",
                                                          "rope_parameters",
                                                          "rope_scaling",
+                                                         "reorder_and_upcast_attn",
                                                          "rope_theta",
                                                          "router_aux_loss_coef",
+                                                         "scale_attn_by_inverse_layer_idx",
+                                                         "scale_attn_weights",
                                                          "sliding_window",
                                                          "tie_word_embeddings",
                                                          "use_sliding_window",
                                                          "vocab_size"};
 
-std::vector<std::string> find_unknown_members(const Json& json) {
+std::vector<std::string> find_unknown_members(const Family& family, const Json& json) {
   std::vector<std::string> unknown;
+  std::set<std::string, std::less<>> own;
+  for (const auto& [name, of_family] : family.config_names) own.insert(of_family);
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_null() && !kWithoutEffect.contains(key) && !kReadMembers.contains(key))
+    if (!value.is_null() && !kWithoutEffect.contains(key) && !kReadMembers.contains(key) && !own.contains(key))
       unknown.push_back(fmt::format("{} = {}", shown_text(key), JsonMembers::shown(value)));
   }
   return unknown;
@@ -213,20 +238,23 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   JsonMembers members(json, problems);
   ModelConfig m = family.defaults;
   m.family = family.name;
+  const auto own = [&](const char* name) { return own_name(family, name); };
   m.vocab_size = members.size("vocab_size", m.vocab_size);
-  m.hidden_size = members.size("hidden_size", m.hidden_size);
-  m.intermediate_size = members.size("intermediate_size", m.intermediate_size);
-  m.num_hidden_layers = members.size("num_hidden_layers", m.num_hidden_layers);
-  m.num_attention_heads = members.size("num_attention_heads", m.num_attention_heads);
+  m.hidden_size = members.size(own("hidden_size"), m.hidden_size);
+  m.intermediate_size =
+      members.size(own("intermediate_size"),
+                   family.feed_forward_factor > 0 ? family.feed_forward_factor * m.hidden_size : m.intermediate_size);
+  m.num_hidden_layers = members.size(own("num_hidden_layers"), m.num_hidden_layers);
+  m.num_attention_heads = members.size(own("num_attention_heads"), m.num_attention_heads);
   m.num_key_value_heads = members.size("num_key_value_heads", m.num_key_value_heads);
   if (m.num_key_value_heads == 0) m.num_key_value_heads = m.num_attention_heads;
   m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
-  m.max_position_embeddings = members.size("max_position_embeddings", m.max_position_embeddings);
+  m.max_position_embeddings = members.size(own("max_position_embeddings"), m.max_position_embeddings);
   m.initializer_range = members.number("initializer_range", 0.02);
-  m.tie_word_embeddings = members.boolean("tie_word_embeddings", false);
+  m.tie_word_embeddings = members.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
   if (family.clips_qkv) m.clip_qkv = members.number("clip_qkv", 0.0);
-  if (family.norm == NormKind::kRms) m.rms_norm_eps = members.number("rms_norm_eps", m.rms_norm_eps);
-  read_hf_rope(json, m, problems);
+  if (family.fixed_norm_eps == 0) m.rms_norm_eps = members.number(own("rms_norm_eps"), m.rms_norm_eps);
+  if (family.positions == Positions::kRotary) read_hf_rope(json, m, problems);
   if (family.sparse) {
     m.num_experts = members.size("num_experts", members.size("num_local_experts", m.num_experts));
     m.num_experts_per_tok = members.size("num_experts_per_tok", m.num_experts_per_tok);
@@ -278,7 +306,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   config.pad_token_id = members.token_id("pad_token_id", family.default_pad);
   config.router_aux_loss_coef = members.number("router_aux_loss_coef", family.default_aux_loss_coef);
   refuse_what_we_do_not_compute(family, json, problems);
-  config.unknown_members = find_unknown_members(json);
+  config.unknown_members = find_unknown_members(family, json);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", where, join(problems, "; "));
@@ -301,21 +329,19 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   const auto& ends = config.eos_token_ids;
   const Family& family = family_of(m);
   const char* dtype_text = dtype == Dtype::kBF16 ? "bfloat16" : "float32";
+  const auto own = [&](const char* name) { return own_name(family, name); };
   Json json{
       {"architectures", Json::array({family.architecture})},
       {"model_type", m.family},
       {"vocab_size", m.vocab_size},
-      {"hidden_size", m.hidden_size},
-      {"intermediate_size", m.intermediate_size},
-      {"num_hidden_layers", m.num_hidden_layers},
-      {"num_attention_heads", m.num_attention_heads},
-      {"num_key_value_heads", m.kv_heads()},
-      {"max_position_embeddings", m.max_position_embeddings},
+      {own("hidden_size"), m.hidden_size},
+      {own("intermediate_size"), m.intermediate_size},
+      {own("num_hidden_layers"), m.num_hidden_layers},
+      {own("num_attention_heads"), m.num_attention_heads},
+      {own("max_position_embeddings"), m.max_position_embeddings},
       {"initializer_range", m.initializer_range},
       {"tie_word_embeddings", m.tie_word_embeddings},
-      {"hidden_act", "silu"},
-      {"attention_bias", false},
-      {"attention_dropout", 0.0},
+      {own("hidden_act"), activation_names(family.feed_forward).name},
       {"use_cache", true},
       {"torch_dtype", dtype_text},  // version 4
       {"dtype", dtype_text},        // version 5
@@ -323,9 +349,16 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
       {"eos_token_id", ends.size() > 1 ? Json(ends) : optional(config.eos_token_id())},
       {"pad_token_id", optional(config.pad_token_id)},
   };
-  write_hf_rope(m, json);
+  if (family.grouped_keys) {
+    json["num_key_value_heads"] = m.kv_heads();
+    json["attention_bias"] = false;
+    json["attention_dropout"] = 0.0;
+  } else {
+    for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[dropout] = 0.0;
+  }
+  if (family.positions == Positions::kRotary) write_hf_rope(m, json);
   if (family.clips_qkv) json["clip_qkv"] = m.clip_qkv > 0 ? Json(m.clip_qkv) : Json();
-  if (family.norm == NormKind::kRms) json["rms_norm_eps"] = m.rms_norm_eps;
+  if (family.fixed_norm_eps == 0) json[own("rms_norm_eps")] = m.rms_norm_eps;
   // Written if `transformers` would use another default, or if it was given.
   if (m.attention_head_dim > 0 || family.defaults.attention_head_dim > 0) json["head_dim"] = m.head_dim();
   if (family.sparse) {

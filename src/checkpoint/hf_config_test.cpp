@@ -36,6 +36,16 @@ Json qwen3_moe() {
     "vocab_size":151936})");
 }
 
+/// The config.json of openai-community/gpt2.
+Json gpt2() {
+  return Json::parse(R"({"activation_function":"gelu_new","architectures":["GPT2LMHeadModel"],"attn_pdrop":0.1,
+    "bos_token_id":50256,"embd_pdrop":0.1,"eos_token_id":50256,"initializer_range":0.02,"layer_norm_epsilon":1e-05,
+    "model_type":"gpt2","n_ctx":1024,"n_embd":768,"n_head":12,"n_layer":12,"n_positions":1024,"resid_pdrop":0.1,
+    "summary_activation":null,"summary_first_dropout":0.1,"summary_proj_to_labels":true,"summary_type":"cls_index",
+    "summary_use_proj":true,"task_specific_params":{"text-generation":{"do_sample":true,"max_length":50}},
+    "vocab_size":50257})");
+}
+
 /// The config.json of meta-llama/Llama-3.2-1B.
 Json llama() {
   return Json::parse(R"({"architectures":["LlamaForCausalLM"],"attention_bias":false,"attention_dropout":0.0,
@@ -86,7 +96,7 @@ TEST(HfConfig, SeveralEndsOfTextAreAllReadAndEachIsAToken) {
 TEST(HfConfig, WhatChangesAResultIsRefusedOrNamedAndWhatDoesNotIsPassedOver) {
   EXPECT_SAYS(refusal(olmoe(), {{"is_causal", false}}), "is_causal = false is not supported");
   EXPECT_SAYS(refusal(olmoe(), {{"is_encoder_decoder", true}}), "is_encoder_decoder = true");
-  for (const auto& json : {olmoe(), qwen3_moe(), llama()}) EXPECT_TRUE(parse(json).unknown_members.empty());
+  for (const auto& json : {olmoe(), qwen3_moe(), llama(), gpt2()}) EXPECT_TRUE(parse(json).unknown_members.empty());
   auto json = llama();
   json["logit_scale"] = 0.5;
   json["gone"] = nullptr;
@@ -121,6 +131,28 @@ TEST(HfConfig, Qwen3MoeIsRead) {
   EXPECT_EQ(m.rope_scaling, RopeScaling{});
   EXPECT_EQ(config.router_aux_loss_coef, 0.001);
   EXPECT_EQ(parse({{"model_type", "qwen3_moe"}, {"sliding_window", 4096}}).model.num_hidden_layers, 24);
+}
+
+TEST(HfConfig, Gpt2HasNamesOfItsOwn) {
+  const auto config = parse(gpt2());
+  const auto& m = config.model;
+  EXPECT_EQ(m.family, "gpt2");
+  EXPECT_EQ(m.hidden_size, 768);
+  EXPECT_EQ(m.num_hidden_layers, 12);
+  EXPECT_EQ(m.num_attention_heads, 12);
+  EXPECT_EQ(m.kv_heads(), 12);
+  EXPECT_EQ(m.intermediate_size, 3072) << "four times the width without n_inner";
+  EXPECT_EQ(m.max_position_embeddings, 1024);
+  EXPECT_TRUE(m.tie_word_embeddings) << "what transformers assumes for this family";
+  EXPECT_EQ(config.eos_token_ids, std::vector<int64_t>{50256});
+  const auto written = Json::parse(hf_config_text(config, Dtype::kF32));
+  EXPECT_EQ(written["n_embd"], 768);
+  EXPECT_EQ(written["activation_function"], "gelu_new");
+  for (const char* of_llama : {"hidden_size", "num_key_value_heads", "rope_theta", "rms_norm_eps", "hidden_act"})
+    EXPECT_FALSE(written.contains(of_llama)) << of_llama;
+  EXPECT_SAYS(refusal(gpt2(), {{"activation_function", "gelu"}}), "activation_function = \"gelu\"");
+  EXPECT_SAYS(refusal(gpt2(), {{"reorder_and_upcast_attn", true}}), "reorder_and_upcast_attn = true");
+  EXPECT_SAYS(refusal(gpt2(), {{"n_head", "12"}}), "n_head");
 }
 
 TEST(HfConfig, LlamaWithItsRopeIsRead) {
@@ -191,7 +223,7 @@ TEST(HfConfig, WhatIsWrittenIsReadBackEqual) {
   EXPECT_FALSE(again.pad_token_id.has_value());
   EXPECT_EQ(again.router_aux_loss_coef, 0.002);
 
-  for (auto& json : {qwen3_moe(), llama(), Json{{"model_type", "llama"}}, Json{{"model_type", "qwen3"}}}) {
+  for (auto& json : {qwen3_moe(), llama(), gpt2(), Json{{"model_type", "llama"}}, Json{{"model_type", "qwen3"}}}) {
     const auto first = parse(json);
     const auto second = parse_hf_config(hf_config_text(first, Dtype::kBF16), "x");
     EXPECT_EQ(second.model, first.model) << json["model_type"];

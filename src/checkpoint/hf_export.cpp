@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,62 +22,107 @@ namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-/// A tensor of the files: `count` elements of a parameter from `first` on.
-struct TensorPart {
-  const ParameterSpec* parameter;
-  HfTensor tensor;
-  int64_t first, count;
+/// A tensor of the files, and the parts of parameters that it has.
+struct StoredTensor {
+  struct Piece {
+    const ParameterSpec* parameter;
+    HfPart part;
+  };
+  std::string name;
+  Shape shape;
+  std::vector<Piece> pieces;
+
+  int64_t count() const { return num_elements(shape).value(); }
+  int64_t width() const {
+    return shape.size() > 1 ? shape.back() : 1;
+  }  ///< the elements in a row; a vector has rows of one
 };
 
-std::vector<TensorPart> list_parts(const std::vector<ParameterSpec>& parameters) {
-  std::vector<TensorPart> parts;
+std::vector<StoredTensor> list_tensors(const std::vector<ParameterSpec>& parameters) {
+  std::vector<StoredTensor> tensors;
+  std::map<std::string, size_t> known;
   for (const auto& parameter : parameters) {
-    int64_t first = 0;
-    for (auto& tensor : hf_tensors(parameter)) {
-      const int64_t count = *num_elements(tensor.shape);
-      parts.push_back({&parameter, std::move(tensor), first, count});
-      first += count;
+    for (HfPart& part : hf_parts(parameter)) {
+      const auto [found, is_new] = known.try_emplace(part.tensor, tensors.size());
+      if (is_new) tensors.push_back({part.tensor, part.shape, {}});
+      tensors[found->second].pieces.push_back({&parameter, std::move(part)});
     }
   }
-  return parts;
+  return tensors;
 }
 
-/// Returns consecutive parts, as many as fit into a file.
-std::vector<std::span<const TensorPart>> plan_shards(std::span<const TensorPart> parts, uint64_t element_bytes,
-                                                     uint64_t max_bytes) {
-  std::vector<std::span<const TensorPart>> shards;
+/// Returns consecutive tensors, as many as fit into a file.
+std::vector<std::span<const StoredTensor>> plan_shards(std::span<const StoredTensor> tensors, uint64_t element_bytes,
+                                                       uint64_t max_bytes) {
+  std::vector<std::span<const StoredTensor>> shards;
   size_t begin = 0;
   uint64_t held = 0;
-  for (size_t i = 0; i < parts.size(); ++i) {
-    const uint64_t bytes = static_cast<uint64_t>(parts[i].count) * element_bytes;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    const uint64_t bytes = static_cast<uint64_t>(tensors[i].count()) * element_bytes;
     if (i > begin && held + bytes > max_bytes) {
-      shards.push_back(parts.subspan(begin, i - begin));
+      shards.push_back(tensors.subspan(begin, i - begin));
       begin = i;
       held = 0;
     }
     held += bytes;
   }
-  shards.push_back(parts.subspan(begin));
+  shards.push_back(tensors.subspan(begin));
   return shards;
 }
 
-void write_shard(const fs::path& path, std::span<const TensorPart> parts, Dtype dtype, const ParameterReader& read,
-                 const Worked& worked) {
+/// Reads elements [first, first + out.size()) of a tensor that is not one part as it lies: whole rows of it. A row may
+/// have elements of several parts, or of one part in another order.
+void read_rows(const StoredTensor& tensor, int64_t first, std::span<float> out, const ParameterReader& read) {
+  const int64_t width = tensor.width(), begin = first / width, end = begin + std::ssize(out) / width;
+  for (const auto& [parameter, part] : tensor.pieces) {
+    const bool transposed = part.column_stride != 1;
+    const int64_t rows = transposed ? part.columns : part.rows, first_row = transposed ? 0 : part.at / width;
+    const int64_t from = std::max(begin, first_row), to = std::min(end, first_row + rows);
+    if (from >= to) continue;
+    if (!transposed) {
+      read(*parameter, part.first + (from - first_row) * width,
+           out.subspan(static_cast<size_t>((from - begin) * width), static_cast<size_t>((to - from) * width)));
+      continue;
+    }
+    std::vector<float> run(static_cast<size_t>(to - from));
+    for (int64_t output = 0; output < part.rows; ++output) {
+      read(*parameter, part.first + output * part.columns + from, run);
+      for (int64_t i = from; i < to; ++i)
+        out[static_cast<size_t>((i - begin) * width + part.at + output)] = run[static_cast<size_t>(i - from)];
+    }
+  }
+}
+
+/// Returns how many elements of a tensor are read at once: some four megabytes, in whole rows if it has several parts.
+int64_t elements_at_once(const StoredTensor& tensor) {
   constexpr int64_t kBlockElements = 1 << 20;
+  if (tensor.pieces.size() == 1 && tensor.pieces[0].part.is_contiguous()) return kBlockElements;
+  const int64_t width = tensor.width();
+  return std::max<int64_t>(1, kBlockElements / width) * width;
+}
+
+void write_shard(const fs::path& path, std::span<const StoredTensor> tensors, Dtype dtype, const ParameterReader& read,
+                 const Worked& worked) {
   std::vector<TensorSpec> specs;
-  for (const auto& part : parts) specs.push_back({part.tensor.name, dtype, part.tensor.shape});
+  for (const auto& tensor : tensors) specs.push_back({tensor.name, dtype, tensor.shape});
   SafetensorsWriter writer(path, specs, {{"format", "pt"}});  // without it, transformers refuses the file
-  std::vector<float> block(kBlockElements);
-  for (const auto& part : parts) {
-    for (int64_t at = 0; at < part.count; at += kBlockElements) {
-      const auto values = std::span(block).first(static_cast<size_t>(std::min(kBlockElements, part.count - at)));
-      read(*part.parameter, part.first + at, values);
+  std::vector<float> block;
+  for (const auto& tensor : tensors) {
+    const auto& [parameter, part] = tensor.pieces[0];
+    const bool as_it_lies = tensor.pieces.size() == 1 && part.is_contiguous();
+    const int64_t at_once = elements_at_once(tensor), count = tensor.count();
+    for (int64_t at = 0; at < count; at += at_once) {
+      block.resize(static_cast<size_t>(std::min(at_once, count - at)));
+      if (as_it_lies)
+        read(*parameter, part.first + at, block);
+      else
+        read_rows(tensor, at, block, read);
       if (const int injected = fault_errno("export.block")) {
         errno = injected;
         fail_errno("cannot write", path.string());
       }
-      writer.append_floats(dtype, values);
-      if (worked) worked(static_cast<int64_t>(values.size() * dtype_size(dtype)));
+      writer.append_floats(dtype, block);
+      if (worked) worked(static_cast<int64_t>(block.size() * dtype_size(dtype)));
     }
   }
   writer.commit();
@@ -84,11 +130,12 @@ void write_shard(const fs::path& path, std::span<const TensorPart> parts, Dtype 
 
 /// The files of a model's weights; every member of a team plans them in the same way.
 struct WeightFiles {
-  std::vector<TensorPart> parts;
-  std::vector<std::span<const TensorPart>> shards;  // shards of parts
+  std::vector<StoredTensor> tensors;
+  std::vector<std::span<const StoredTensor>> shards;  // shards of tensors
 
   WeightFiles(const std::vector<ParameterSpec>& parameters, const HfExportOptions& options)
-      : parts(list_parts(parameters)), shards(plan_shards(parts, dtype_size(options.dtype), options.max_shard_bytes)) {}
+      : tensors(list_tensors(parameters)),
+        shards(plan_shards(tensors, dtype_size(options.dtype), options.max_shard_bytes)) {}
 
   std::string name(size_t i) const {
     return shards.size() == 1 ? kHfWeightsName : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
@@ -108,9 +155,9 @@ void write_index(const fs::path& folder, const WeightFiles& files, Dtype dtype) 
   nlohmann::json weight_map = nlohmann::json::object();
   int64_t num_elements_in_all = 0;
   for (size_t i = 0; i < files.shards.size(); ++i) {
-    for (const auto& part : files.shards[i]) {
-      weight_map[part.tensor.name] = files.name(i);
-      num_elements_in_all += part.count;
+    for (const auto& tensor : files.shards[i]) {
+      weight_map[tensor.name] = files.name(i);
+      num_elements_in_all += tensor.count();
     }
   }
   const auto total_size = static_cast<uint64_t>(num_elements_in_all) * dtype_size(dtype);

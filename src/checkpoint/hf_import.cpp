@@ -37,7 +37,9 @@ std::string output_of(const ModelConfig& model) { return family_of(model).names.
 
 /// Accepts buffers that older versions stored and every version can compute, and an output layer that is the embedding.
 bool may_be_ignored(const std::string& name, const ModelConfig& model) {
-  return name.ends_with(".rotary_emb.inv_freq") || (model.tie_word_embeddings && name == output_of(model));
+  const auto& buffers = family_of(model).buffers;
+  return std::ranges::any_of(buffers, [&](const std::string& buffer) { return name.ends_with(buffer); }) ||
+         (model.tie_word_embeddings && name == output_of(model));
 }
 
 /// Returns true if two tensors of the same shape have the same values, bit by bit in fp32.
@@ -75,6 +77,7 @@ HfFolder HfFolder::open(const fs::path& folder) {
   opened.config_ = read_hf_config(folder / kHfConfigName);
   opened.config_.generation = read_hf_generation(folder);
   opened.open_files(folder);
+  opened.add_prefix();
   opened.settle_output_layer();
   opened.parameters_ = make_inventory(opened.config_.model);
   opened.locate_parameters(folder.string());
@@ -110,6 +113,16 @@ void HfFolder::open_files(const fs::path& folder) {
   }
 }
 
+// The class of a model without an output layer stores its tensors without the name that this model has for it:
+// "layers.0.…" for "model.layers.0.…". `transformers` reads these, too.
+void HfFolder::add_prefix() {
+  const std::string embedding = embedding_of(config_.model), prefix = embedding.substr(0, embedding.find('.') + 1);
+  if (!stored_.contains(embedding.substr(prefix.size()))) return;
+  std::map<std::string, Stored> renamed;
+  for (auto& [name, stored] : stored_) renamed.emplace(name == output_of(config_.model) ? name : prefix + name, stored);
+  stored_ = std::move(renamed);
+}
+
 void HfFolder::settle_output_layer() {
   const auto output = stored_.find(output_of(config_.model));
   if (!config_.model.tie_word_embeddings || output == stored_.end()) return;
@@ -130,41 +143,31 @@ void HfFolder::settle_output_layer() {
       have_same_values(*a.file, a.tensor, *b.file, b.tensor, num_elements(entry.shape).value_or(0));
 }
 
-const HfFolder::Stored* HfFolder::claim(const std::string& name, const Shape& shape,
-                                        std::vector<std::string>& problems) {
-  const auto found = stored_.find(name);
-  if (found == stored_.end()) {
-    problems.push_back(name + " is missing");
+const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::string>& problems) {
+  const auto add = [&](std::string problem) {  // once for all parts of a tensor
+    if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(std::move(problem));
     return nullptr;
-  }
+  };
+  const auto found = stored_.find(part.tensor);
+  if (found == stored_.end()) return add(part.tensor + " is missing");
   found->second.used = true;
   const auto& entry = found->second.file->entry(found->second.tensor);
-  if (entry.shape != shape) {
-    problems.push_back(fmt::format("{} has shape {}, expected {}", name, shape_text(entry.shape), shape_text(shape)));
-    return nullptr;
-  }
-  if (!widen_to_float(entry.dtype, nullptr, 0, nullptr)) {
-    problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", name, dtype_name(entry.dtype)));
-    return nullptr;
-  }
+  if (entry.shape != part.shape)
+    return add(
+        fmt::format("{} has shape {}, expected {}", part.tensor, shape_text(entry.shape), shape_text(part.shape)));
+  if (!widen_to_float(entry.dtype, nullptr, 0, nullptr))
+    return add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", part.tensor, dtype_name(entry.dtype)));
   return &found->second;
 }
 
 HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<std::string>& problems) {
+  auto parts = hf_stacked_parts(parameter);
+  if (parts.empty() || !stored_.contains(parts[0].tensor)) parts = hf_parts(parameter);
   Located located;
   located.num_elements = parameter.num_elements();
-  const auto fused = hf_fused_tensor(parameter);
-  if (stored_.contains(fused.tensor.name)) {
-    const auto* stored = claim(fused.tensor.name, fused.tensor.shape, problems);
-    const int64_t count = parameter.shape[1] * parameter.shape[2];
-    for (int64_t e = 0; stored && e < parameter.shape[0]; ++e) {
-      located.segments.push_back({stored->file, stored->tensor, fused.first + e * fused.stride, count});
-    }
-    return located;
-  }
-  for (auto& tensor : hf_tensors(parameter)) {
-    const auto* stored = claim(tensor.name, tensor.shape, problems);
-    if (stored) located.segments.push_back({stored->file, stored->tensor, 0, *num_elements(tensor.shape)});
+  for (HfPart& part : parts) {
+    const auto* stored = claim(part, problems);
+    if (stored) located.segments.push_back({stored->file, stored->tensor, std::move(part)});
   }
   return located;
 }
@@ -179,22 +182,43 @@ void HfFolder::locate_parameters(const std::string& where) {
   fail<CheckpointError>("{}: the weights do not fit config.json: {}", where, join_first(problems, 8, "; "));
 }
 
+void HfFolder::Segment::read(int64_t first, std::span<float> out) const {
+  if (part.is_contiguous()) return file->read_floats(tensor, part.at + first, out);
+  // Whole rows as far as possible, and parts of rows at both ends.
+  for (int64_t done = 0, size = std::ssize(out); done < size;) {
+    const int64_t row = (first + done) / part.columns, column = (first + done) % part.columns;
+    const int64_t whole_rows = column == 0 ? (size - done) / part.columns : 0, rows = std::max<int64_t>(1, whole_rows);
+    const int64_t columns = whole_rows > 0 ? part.columns : std::min(part.columns - column, size - done);
+    read_block(row, rows, column, columns, out.data() + done);
+    done += rows * columns;
+  }
+}
+
+// One of the strides is 1: along that, the block's elements lie one after the other.
+void HfFolder::Segment::read_block(int64_t row, int64_t rows, int64_t column, int64_t columns, float* out) const {
+  const bool by_row = part.column_stride == 1;
+  const int64_t runs = by_row ? rows : columns, length = by_row ? columns : rows;
+  const int64_t from = part.at + row * part.row_stride + column * part.column_stride;
+  std::vector<float> run(static_cast<size_t>(length));
+  for (int64_t r = 0; r < runs; ++r) {
+    file->read_floats(tensor, from + r * (by_row ? part.row_stride : part.column_stride), run);
+    for (int64_t i = 0; i < length; ++i) out[by_row ? r * columns + i : i * columns + r] = run[static_cast<size_t>(i)];
+  }
+}
+
 void HfFolder::read(const std::string& name, int64_t first, std::span<float> out) const {
   const auto found = located_.find(name);
   ATHANOR_CHECK_CHECKPOINT(found != located_.end(), "the model has no parameter {}", name);
   const auto& [total, segments] = found->second;
   ATHANOR_ASSERT(first >= 0 && static_cast<int64_t>(out.size()) <= total - first);
-  int64_t begin = 0;  // begin of the segment in the parameter
   for (const auto& segment : segments) {
     if (out.empty()) return;
-    const int64_t skip = first - begin;
-    if (skip < segment.count) {
-      const auto count = std::min<int64_t>(segment.count - skip, static_cast<int64_t>(out.size()));
-      segment.file->read_floats(segment.tensor, segment.first + skip, out.first(static_cast<size_t>(count)));
-      out = out.subspan(static_cast<size_t>(count));
-      first += count;
-    }
-    begin += segment.count;
+    const int64_t skip = first - segment.part.first;
+    if (skip >= segment.part.count()) continue;
+    const auto count = std::min<int64_t>(segment.part.count() - skip, std::ssize(out));
+    segment.read(skip, out.first(static_cast<size_t>(count)));
+    out = out.subspan(static_cast<size_t>(count));
+    first += count;
   }
 }
 

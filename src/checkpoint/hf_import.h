@@ -9,6 +9,7 @@
 
 #include "arch/inventory.h"
 #include "checkpoint/hf_config.h"
+#include "checkpoint/hf_layout.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor::inline checkpoint {
@@ -34,11 +35,15 @@ class HfFolder {
   void read(const std::string& name, float* out) const;
 
  private:
-  /// A run of `count` elements of a logical parameter, which begins at element `first` of a stored tensor.
+  /// A part of a logical parameter, and the file that has its tensor.
   struct Segment {
     const SafetensorsFile* file;
-    std::string tensor;
-    int64_t first, count;
+    std::string tensor;  // its name in the file
+    HfPart part;
+
+    /// Reads elements [first, first + out.size()) of the part.
+    void read(int64_t first, std::span<float> out) const;
+    void read_block(int64_t row, int64_t rows, int64_t column, int64_t columns, float* out) const;
   };
   struct Located {
     int64_t num_elements = 0;
@@ -53,12 +58,13 @@ class HfFolder {
 
   HfFolder() = default;
   void open_files(const std::filesystem::path& folder);
+  void add_prefix();
   void settle_output_layer();
   void locate_parameters(const std::string& where);
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
-  /// Returns where the tensor is, and marks it as used; null, with a problem added, if it is missing
-  /// or does not fit.
-  const Stored* claim(const std::string& name, const Shape& shape, std::vector<std::string>& problems);
+  /// Returns where the part's tensor is, and marks it as used; null, with a problem added, if it is missing or does not
+  /// fit.
+  const Stored* claim(const HfPart& part, std::vector<std::string>& problems);
 
   HfConfig config_;
   std::vector<ParameterSpec> parameters_;

@@ -1,6 +1,7 @@
 #pragma once
-// Maps our logical parameters to the tensors of `transformers` folders: they have the same names, but each expert is
-// stored separately.
+// Where the elements of our logical parameters lie in the tensors of `transformers` folders. Mostly each parameter is a
+// tensor of its own name. But each expert is stored separately, and some families fuse several matrices into one tensor
+// or store them transposed (FileForm, arch/parameter.h).
 
 #include <string>
 #include <vector>
@@ -14,23 +15,27 @@ inline constexpr const char* kHfConfigName = "config.json";
 inline constexpr const char* kHfWeightsName = "model.safetensors";
 inline constexpr const char* kHfIndexName = "model.safetensors.index.json";
 
-struct HfTensor {
-  std::string name;
-  Shape shape;
+/// Elements of a parameter, row-major from `first` on, as a block in a tensor of a folder: element (r, c) of the block
+/// is element at + r · row_stride + c · column_stride of the tensor.
+struct HfPart {
+  std::string tensor;  ///< the tensor's name
+  Shape shape;         ///< the tensor's, not the block's
+  int64_t first = 0;
+  int64_t rows = 0, columns = 0;
+  int64_t at = 0, row_stride = 0, column_stride = 1;
+
+  int64_t count() const { return rows * columns; }
+  /// True if the elements lie one after the other in the tensor, in the same order.
+  bool is_contiguous() const { return column_stride == 1 && (row_stride == columns || rows == 1); }
 };
 
-/// Returns the tensors on disk that, one after the other, hold the parameter's elements: one for each expert of an
-/// expert parameter ("...experts.7.gate_proj.weight"), otherwise the parameter itself.
-std::vector<HfTensor> hf_tensors(const ParameterSpec& parameter);
+/// Returns the parts that make up a parameter, one after the other: one for each expert of an expert parameter
+/// ("...experts.7.gate_proj.weight"), otherwise one. This is the form in which folders are written.
+std::vector<HfPart> hf_parts(const ParameterSpec& parameter);
 
-/// A fused tensor that holds a parameter of E experts with intermediate size F and hidden size D. Some folders fuse an
-/// expert layer's gate_proj and up_proj into "...experts.gate_up_proj" [E, 2F, D] and stack "...experts.down_proj"
-/// [E, D, F]. `first` is the element at which the parameter's rows of the first expert begin, `stride` the number of
-/// elements from one expert to the next. The tensor's name is empty if the parameter is not of experts.
-struct HfFused {
-  HfTensor tensor;
-  int64_t first = 0, stride = 0;
-};
-HfFused hf_fused_tensor(const ParameterSpec& parameter);
+/// Returns the parts of a parameter of experts in a folder that stacks them: E experts with intermediate size F and
+/// hidden size D are "...experts.gate_up_proj" [E, 2F, D] and "...experts.down_proj" [E, D, F]. Nothing for other
+/// parameters.
+std::vector<HfPart> hf_stacked_parts(const ParameterSpec& parameter);
 
 }  // namespace athanor::inline checkpoint

@@ -277,7 +277,7 @@ std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
         name);
   }
   const Family* family = find_family(config.model.family);
-  found.require(!family || !config.model.tie_word_embeddings || family->norm == NormKind::kRms,
+  found.require(!family || !config.model.tie_word_embeddings || family->norm != NormKind::kLayerWithoutParameters,
                 "optimizer.scaling \"mup\": with model.tie_word_embeddings the weights of the final norm follow the "
                 "width, and family {} has none; set model.tie_word_embeddings to false",
                 config.model.family);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "base/error.h"
@@ -93,10 +94,52 @@ Family qwen3_moe() {
   return f;
 }
 
+// Radford et al. 2019; the sizes are those of its smallest model.
+Family gpt2() {
+  Family f = named("gpt2", "GPT2LMHeadModel");
+  f.names = {.embedding = "transformer.wte",
+             .positions = "transformer.wpe",
+             .layers = "transformer.h",
+             .final_norm = "transformer.ln_f",
+             .input_norm = "ln_1",
+             .attention = "attn",
+             .post_attention_norm = "ln_2",
+             .attention_out = "c_proj",
+             .up = "c_fc",
+             .down = "c_proj",
+             .fused_qkv = "c_attn"};
+  f.norm = NormKind::kLayer;
+  f.positions = Positions::kLearned;
+  f.feed_forward = FeedForwardKind::kGeluTanh;
+  f.biases = true;
+  f.transposed = true;
+  f.small_residuals = true;
+  f.grouped_keys = false;
+  f.config_names = {{"hidden_size", "n_embd"},
+                    {"num_hidden_layers", "n_layer"},
+                    {"num_attention_heads", "n_head"},
+                    {"intermediate_size", "n_inner"},
+                    {"max_position_embeddings", "n_positions"},
+                    {"rms_norm_eps", "layer_norm_epsilon"},
+                    {"hidden_act", "activation_function"}};
+  f.buffers = {".attn.bias", ".attn.masked_bias"};
+  f.defaults = defaults(50257, 768, 12, 12, 0, 3072, 1024, 1e-5);
+  f.feed_forward_factor = 4;
+  f.defaults.tie_word_embeddings = true;
+  f.default_bos = 50256;
+  f.default_eos = 50256;
+  return f;
+}
+
 }  // namespace
 
+ActivationNames activation_names(FeedForwardKind kind) {
+  return kind == FeedForwardKind::kSwiGlu ? ActivationNames{"silu", ""}
+                                          : ActivationNames{"gelu_new", "gelu_pytorch_tanh"};
+}
+
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(), olmoe(), llama(), qwen3(), qwen3_moe()};
+  static const std::vector<Family> all = {olmo(), olmoe(), llama(), qwen3(), qwen3_moe(), gpt2()};
   return all;
 }
 
@@ -120,14 +163,25 @@ const Family& family_of(const ModelConfig& model) {
   return *family;
 }
 
-std::vector<std::string> beyond_family(const ModelConfig& m) {
-  // None of the families has any of these values.
+std::vector<std::string> router_features(const ModelConfig& m) {
   std::vector<std::string> keys;
   if (m.num_shared_experts > 0) keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
   if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
   if (m.routed_scaling_factor != 1)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
   return keys;
+}
+
+std::vector<std::string> beyond_family(const ModelConfig& m) {
+  std::vector<std::string> keys = router_features(m);  // no family has any of them
+  if (!family_of(m).grouped_keys && m.kv_heads() != m.num_attention_heads)
+    keys.push_back(fmt::format("model.num_key_value_heads ({})", m.num_key_value_heads));
+  return keys;
+}
+
+double residual_deviation(const ModelConfig& model) {
+  if (!family_of(model).small_residuals) return 1;
+  return 1 / std::sqrt(2 * static_cast<double>(model.num_hidden_layers));
 }
 
 double norm_eps(const ModelConfig& model) {

@@ -2,6 +2,7 @@
 // The differences between model families, as data. A family that consists of known parts is a row in families.cpp;
 // docs/families.md shows how to add one.
 
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -12,8 +13,27 @@ namespace athanor::inline config {
 
 enum class NormKind {
   kRms,                     // RMSNorm with a scale
+  kLayer,                   // LayerNorm with scale and bias
   kLayerWithoutParameters,  // LayerNorm with neither scale nor bias (OLMo)
 };
+
+/// How attention knows where a token stands.
+enum class Positions {
+  kRotary,   // queries and keys are turned
+  kLearned,  // a vector of each position is added to the embedding
+};
+
+/// The dense feed-forward of a layer.
+enum class FeedForwardKind {
+  kSwiGlu,    // down(silu(gate(x)) · up(x))
+  kGeluTanh,  // down(gelu(up(x))), with GELU in the approximation with tanh
+};
+
+/// The name of the activation in config.json, and a second one for the same function ("" if there is none).
+struct ActivationNames {
+  const char *name, *other;
+};
+ActivationNames activation_names(FeedForwardKind kind);
 
 /// RMSNorm of queries and keys before the rotary embedding.
 enum class QkNorm {
@@ -22,16 +42,18 @@ enum class QkNorm {
   kHead,   // over each head, with one scale for all (Qwen3)
 };
 
-/// The names of parameters in `transformers`, without ".weight". Those from `input_norm` on are of a layer,
+/// The names of parameters in `transformers`, without ".weight" and ".bias". Those from `input_norm` on are of a layer,
 /// and stand after `layers` and its number; those of attention and the feed-forward after the block's name.
 struct FamilyNames {
-  std::string embedding = "model.embed_tokens", layers = "model.layers", final_norm = "model.norm", head = "lm_head";
+  std::string embedding = "model.embed_tokens", positions, layers = "model.layers", final_norm = "model.norm",
+              head = "lm_head";
   std::string input_norm = "input_layernorm", attention = "self_attn", post_attention_norm = "post_attention_layernorm",
               feed_forward = "mlp";
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
               shared_experts = "shared_experts";
+  std::string fused_qkv;  ///< the tensor in files that has query, key and value one after the other; "" if none has
 };
 
 struct Family {
@@ -41,15 +63,27 @@ struct Family {
   NormKind norm = NormKind::kRms;
   double fixed_norm_eps = 0;  ///< epsilon of all norms; 0: that of the model (rms_norm_eps)
   QkNorm qk_norm = QkNorm::kNone;
+  Positions positions = Positions::kRotary;
+  FeedForwardKind feed_forward = FeedForwardKind::kSwiGlu;
+  bool biases = false;                 ///< linear layers have biases, except router, experts and output layer
+  bool transposed = false;             ///< files have the matrices of layers as [in, out]
+  bool small_residuals = false;        ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
   bool sparse = false;                 ///< has experts
   bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
+  bool grouped_keys = true;            ///< several query heads may share a key head
   bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads
   bool heads_divide_hidden = true;     ///< `transformers` requires it even if head_dim is given
   bool clips_qkv = false;              ///< has model.clip_qkv
   bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
 
+  /// The names in config.json that differ from those of Llama: {"hidden_size", "n_embd"}, …
+  std::map<std::string, std::string> config_names;
+  /// The ends of names of tensors in files that every version can compute, and older versions stored.
+  std::vector<std::string> buffers = {".rotary_emb.inv_freq"};
   /// Values that `transformers` assumes for fields that config.json lacks.
   ModelConfig defaults;
+  int64_t feed_forward_factor =
+      0;  ///< without intermediate_size there, it is this times hidden_size; 0: that of defaults
   std::optional<int64_t> default_bos, default_eos, default_pad;
   double default_aux_loss_coef = 0.01;
 };
@@ -66,9 +100,17 @@ const Family& family_of(const ModelConfig& model);
 /// Returns "one of olmo, olmoe, ...", for messages.
 std::string expected_families();
 
-/// Returns the features of the model that its family's class in `transformers` lacks: "model.num_shared_experts (1)",
-/// ... A model with such features trains, but cannot be exported.
+/// Returns the features of routers that only some sparse models have and this one has: "model.num_shared_experts (1)",
+/// ...
+std::vector<std::string> router_features(const ModelConfig& model);
+
+/// Returns the features of the model that its family's class in `transformers` lacks: those of routers, and others.
+/// A model with such features trains, but cannot be exported.
 std::vector<std::string> beyond_family(const ModelConfig& model);
+
+/// Returns the initial standard deviation of the matrices whose outputs are added to the residual stream, in units of
+/// model.initializer_range: 1, or less in a family with small_residuals.
+double residual_deviation(const ModelConfig& model);
 
 /// Returns the epsilon of every norm of the model: the family's fixed_norm_eps, or else rms_norm_eps.
 double norm_eps(const ModelConfig& model);

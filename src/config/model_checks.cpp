@@ -112,7 +112,7 @@ void check_experts(const Family& family, const ModelConfig& m, Findings& found) 
   if (!family.sparse) {
     found.require(m.num_experts == 0, "model.num_experts ({}): family {} is dense; set it to 0, or model.family to {}",
                   m.num_experts, m.family, families_that(&Family::sparse));
-    const auto beyond = beyond_family(m);
+    const auto beyond = router_features(m);
     found.require(beyond.empty(), "{}: family {} is dense and has no router", join(beyond), m.family);
     return;
   }

@@ -85,7 +85,8 @@ struct ModelConfig {
             "the fields below and its weights, if it has any, the initialisation; \"\" starts from scratch");
     f.field("family", family,
             "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
-            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head)",
+            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
+            "(dense, LayerNorm, GELU, biases, learned positions)",
             one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
@@ -122,7 +123,7 @@ struct ModelConfig {
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
-    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm (all except olmo, whose LayerNorm has 1e-5)",
+    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm, and of the LayerNorm of gpt2 (that of olmo has 1e-5)",
             fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
             zero_or_fp32_up_to(kMaxFp32));

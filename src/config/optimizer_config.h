@@ -48,8 +48,9 @@ struct OptimizerGroupConfig {
 
   void describe(Fields& f) {
     f.field("match", match,
-            "what the group takes: names of parameters with * and ?, or roles (embedding, norm, qk_norm, query, key, "
-            "value, attention_out, router, gate, up, down, expert_gate, expert_up, expert_down, output)");
+            "what the group takes: names of parameters with * and ?, or roles (embedding, positions, norm, qk_norm, "
+            "query, key, "
+            "value, attention_out, router, gate, up, down, expert_gate, expert_up, expert_down, bias, output)");
     std::vector<std::string> names = optimizer_names();
     names.insert(names.begin(), "");
     f.field("name", name, "which optimizer; \"\" takes the one that the parameters have without the group",

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "config/families.h"
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
 
@@ -44,6 +45,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
     t.take(rows);
     left += rows;
   }
+  if (stage.embeds && family_of(config.model).positions == Positions::kLearned) t.pulse(2 * s.residual());
   bool branch = false;
   for (LayerMemory& layer : layers) {
     layer.forward(t, branch);

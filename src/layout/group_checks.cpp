@@ -56,7 +56,12 @@ void check_muon(const OptimizerConfig& optimizer, const Inventory& inventory, st
 }
 
 void check_qk_clip(const RunConfig& config, std::vector<std::string>& lines) {
-  if (config.optimizer.qk_clip == 0 || family_of(config.model).qk_norm == QkNorm::kNone) return;
+  if (config.optimizer.qk_clip == 0) return;
+  if (family_of(config.model).biases)
+    lines.push_back(
+        fmt::format("optimizer.qk_clip ({}): {} has biases of queries and keys, which it does not scale; set it to 0",
+                    config.optimizer.qk_clip, config.model.family));
+  if (family_of(config.model).qk_norm == QkNorm::kNone) return;
   lines.push_back(
       fmt::format("optimizer.qk_clip ({}): {} normalises queries and keys, so that scaling their weights changes no "
                   "logit, and the norms' scales bound the logits; set it to 0",

@@ -45,8 +45,8 @@ std::vector<HeldParameter> held_parameters(const ModelConfig& model, const Paral
     if (spec.layer >= 0) {
       if (!has_layer(spec.layer)) continue;
       p.forward_index = 1 + spec.layer;
-    } else if (spec.role == Role::kEmbedding) {
-      const bool as_output = model.tie_word_embeddings && stages.back().has_head;
+    } else if (spec.is_front()) {
+      const bool as_output = spec.role == Role::kEmbedding && model.tie_word_embeddings && stages.back().has_head;
       if (!stages.front().embeds && !as_output) continue;
       p.forward_index = stages.front().embeds ? 0 : after_layers;
     } else {

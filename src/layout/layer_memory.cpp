@@ -24,15 +24,31 @@ double LayerMemory::sum(double rows, double columns, double tokens, double count
 void LayerMemory::norm_forward(MemoryPeak& t, bool branch) {
   if (branch) t.take(s_.residual());
   t.take(s_.residual() + statistics());
+  if (s_.scales_layer_norm) t.take(s_.residual()), t.pulse(s_.on_device && s_.width == 2 ? 2 * s_.residual() : 0);
   left_ += statistics();
 }
 
 // The gradients of the stream and of the normed tokens are added into one.
 void LayerMemory::norm_backward(MemoryPeak& t) {
+  if (s_.scales_layer_norm) {
+    affine_backward(t, s_.own_tokens, s_.hidden, true);
+    t.give(s_.residual());  // the norm's output, which it has scaled
+  }
   t.take(s_.residual());
   if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
   t.give(2 * s_.residual());
   t.give(s_.residual());  // the norm's input
+}
+
+// The gradients of a bias, and of a scale: partial sums over some rows, and the gradient of what was scaled. A device
+// computes them from tokens in fp32.
+void LayerMemory::affine_backward(MemoryPeak& t, double tokens, double columns, bool scales) {
+  const double wide = 4 * tokens * columns, sums = wide / kNormRowsPerPartial;
+  if (s_.on_device) {
+    t.pulse(scales ? 2 * wide : 0);
+  } else {
+    t.pulse(scales ? tokens * columns * s_.width + 2 * sums : sums);
+  }
 }
 
 // ---- attention
@@ -44,6 +60,7 @@ void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
   t.take(s_.of(s_.kv));
   t.pulse(product(s_.tokens, s_.kv, s_.hidden));
+  if (s_.biases) t.pulse(s_.of(s_.kv));
   if (s_.clip) t.take(s_.of(s_.kv));
   if (s_.clip && !keep) t.give(s_.of(s_.kv));
   if (shares_norm()) {
@@ -72,6 +89,7 @@ void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
 }
 
 void LayerMemory::attention_backward(MemoryPeak& t) {
+  if (s_.biases) affine_backward(t, s_.own_tokens, s_.hidden, false);
   const auto input_gradient = [&](double columns, bool first) {
     t.pulse(sum(columns, s_.hidden, s_.tokens));
     t.take(s_.stream());
@@ -109,6 +127,31 @@ void LayerMemory::attention_backward(MemoryPeak& t) {
 }
 
 // ---- feed-forward
+
+void LayerMemory::gelu_forward(MemoryPeak& t, bool keep) {
+  t.take(s_.of(s_.ffn));
+  t.pulse(product(s_.tokens, s_.ffn, s_.hidden));
+  if (s_.biases) t.pulse(s_.of(s_.ffn));
+  t.take(s_.of(s_.ffn));
+  t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, s_.ffn));
+  if (!keep) t.give(s_.of(2 * s_.ffn));
+}
+
+void LayerMemory::gelu_backward(MemoryPeak& t) {
+  if (s_.biases) affine_backward(t, s_.own_tokens, s_.hidden, false);
+  t.pulse(sum(s_.hidden, s_.ffn, s_.tokens));
+  t.take(s_.of(s_.ffn));
+  t.pulse(product(s_.tokens, s_.ffn, s_.hidden));
+  t.give(s_.of(s_.ffn));  // the activation
+  let_go_of_gathered(t);
+  t.swap(s_.of(s_.ffn), s_.of(2 * s_.ffn));  // the gradients of what the activation returned and read
+  if (s_.biases) affine_backward(t, s_.tokens, s_.ffn, false);
+  t.pulse(sum(s_.ffn, s_.hidden, s_.tokens));
+  t.take(s_.stream());
+  t.pulse(product(s_.tokens, s_.hidden, s_.ffn));
+  t.give(s_.of(s_.ffn));
+}
 
 void LayerMemory::swiglu_forward(MemoryPeak& t, double ffn, bool keep) {
   t.take(s_.of(3 * ffn));
@@ -229,7 +272,7 @@ void LayerMemory::dispatch_backward(MemoryPeak& t) {
 }
 
 void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
-  if (!sparse_) return swiglu_forward(t, s_.ffn, keep);
+  if (!sparse_) return s_.gated ? swiglu_forward(t, s_.ffn, keep) : gelu_forward(t, keep);
   route_forward(t, keep, decides);
   s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
   if (s_.shared > 0) {
@@ -240,7 +283,7 @@ void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
 }
 
 void LayerMemory::feed_backward(MemoryPeak& t) {
-  if (!sparse_) return swiglu_backward(t, s_.ffn);
+  if (!sparse_) return s_.gated ? swiglu_backward(t, s_.ffn) : gelu_backward(t);
   if (s_.shared > 0) swiglu_backward(t, s_.shared);
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
   t.take(4 * s_.tokens * s_.choices);  // gradient of the weights

@@ -53,8 +53,9 @@ struct LayerShape {
   double received;  ///< tokens received, counted in the same way as `sent`
   /// The kinds of dispatch, of router scores and of norm; QK-norm over the whole projection or of each head; clip_qkv.
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
-  bool dispatches;             ///< experts are spread over several ranks
-  bool shares_tokens, tensor;  ///< sequence_parallel; several tensor ranks
+  bool scales_layer_norm, biases, gated;  ///< LayerNorm with parameters; linear layers with biases; SwiGLU
+  bool dispatches;                        ///< experts are spread over several ranks
+  bool shares_tokens, tensor;             ///< sequence_parallel; several tensor ranks
   bool on_device;
   double expert_ranks;      ///< ranks over which experts are spread
   double threads;           ///< 0 on a device
@@ -95,6 +96,9 @@ class LayerMemory {
   void parts_backward(MemoryPeak& t, const RecomputeKinds& again);
   void attention_forward(MemoryPeak& t, bool keep);
   void attention_backward(MemoryPeak& t);
+  void affine_backward(MemoryPeak& t, double tokens, double columns, bool scales);
+  void gelu_forward(MemoryPeak& t, bool keep);
+  void gelu_backward(MemoryPeak& t);
   void swiglu_forward(MemoryPeak& t, double ffn, bool keep);
   void swiglu_backward(MemoryPeak& t, double ffn);
   void route_forward(MemoryPeak& t, bool keep, bool decides);

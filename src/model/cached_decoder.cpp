@@ -65,10 +65,11 @@ Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const
   constexpr int64_t kBatch = 1;
   const ops::NormedSum before = input_norm_.of(in);
   const TensorParallelInput x = enter_tensor_parallel(before.normed, ranks_, kBatch);
-  const Tensor attended = leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_);
+  const Tensor attended =
+      attention_.add_bias(leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_));
   const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
   const TensorParallelInput y = enter_tensor_parallel(between.normed, ranks_, kBatch);
-  return {between.sum, leave_tensor_parallel(feed_forward(y, nullptr), ranks_)};
+  return {between.sum, leave_feed_forward(feed_forward(y, nullptr))};
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const {
@@ -107,7 +108,7 @@ Tensor Decoder::forward_cached(const Tensor& x, const NewTokens& tokens, const s
   ATHANOR_ASSERT(!options_.tensor.shares_tokens() && caches.size() == layers_.size());
   Tensor ids_N;
   const CachedPass pass = cached_pass(tokens, x, ids_N);
-  Residual residual{stage_.embeds ? embed(ids_N.unsqueeze(0)) : x, {}};
+  Residual residual{stage_.embeds ? embed(ids_N.unsqueeze(0), pass.positions_N) : x, {}};
   for (size_t l = 0; l < layers_.size(); ++l) {
     enter(1 + stage_.first + static_cast<int64_t>(l), residual);
     residual = layers_[l].forward_cached(residual, pass, caches[l]);

@@ -56,6 +56,7 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
     if (sparse && options_.dispatch) sparse->set_dispatch(options_.dispatch);
   }
   if (stage_.embeds || (stage_.has_head && !spec.output)) embedding_ = parameters.weight(spec.embedding.weight());
+  if (stage_.embeds && spec.positions) positions_ = parameters.weight(spec.positions->weight());
   if (stage_.has_head) {
     final_norm_ = NormBlock(spec.final_norm, parameters);
     output_ = spec.output ? parameters.weight(spec.output->weight()) : embedding_;
@@ -107,9 +108,26 @@ void Decoder::enter(int64_t forward_index, const Residual& residual) const {
   });
 }
 
-Tensor Decoder::embed(const Tensor& tokens_BT, const Watch& watch) const {
+// The learned vectors of the tokens that this rank has after the embedding: all, or its own under sequence parallelism.
+Tensor Decoder::position_vectors(const Tensor& positions) const {
+  if (!options_.tensor.shares_tokens()) return ops::embedding(positions, positions_);
+  const int64_t here = positions.numel() / options_.tensor.size();
+  const Tensor own = positions.reshape({1, -1}).narrow(1, options_.tensor.rank() * here, here);
+  return ops::embedding(own, positions_);
+}
+
+Tensor Decoder::embed(const Tensor& tokens_BT, const Labels& labels, const Watch& watch) const {
+  if (!positions_.defined()) return embed(tokens_BT, Tensor(), watch);
+  if (labels.tree) return embed(tokens_BT, ops::send(labels.tree->positions, device_), watch);
+  const auto [batch, seq_len] = std::pair(tokens_BT.size(0), tokens_BT.size(1));
+  const ops::DocumentLengths documents = ops::with_tables(labels.documents, seq_len, device_);
+  return embed(tokens_BT, ops::positions_of_tokens(batch, seq_len, documents, device_), watch);
+}
+
+Tensor Decoder::embed(const Tensor& tokens_BT, const Tensor& positions, const Watch& watch) const {
   enter(0, {});
-  const Tensor x = vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
+  Tensor x = vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
+  if (positions_.defined()) x = x + position_vectors(positions.view(tokens_BT.sizes()));
   watch.forward(embedding_name_, x);
   watch.backward(embedding_name_, x);
   return x;
@@ -168,7 +186,7 @@ Tensor Decoder::forward(int microbatch, Tensor x, const Labels* labels) {
   if (!stage_.embeds) pending.input = x = x.detach().requires_grad_();
   const Watch watch(options_.observers, microbatch, labels->first_sequence);
   std::vector<moe::Routing> routings;
-  const Residual residual = run_layers({stage_.embeds ? embed(x, watch) : x, {}}, *labels, &routings, watch);
+  const Residual residual = run_layers({stage_.embeds ? embed(x, *labels, watch) : x, {}}, *labels, &routings, watch);
   Tensor sent;
   if (stage_.has_head) {
     const Tensor loss = loss_sum(residual, *labels, watch);
@@ -241,12 +259,13 @@ LossParts Decoder::take_parts(int microbatch) {
 
 Tensor Decoder::forward_only(Tensor x, const Labels* labels) {
   const at::NoGradGuard no_grad;
-  return run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr).sum();
+  return run_layers({stage_.embeds ? embed(x, *labels) : x, {}}, *labels, nullptr).sum();
 }
 
 TokenScores Decoder::score(Tensor x, const Labels* labels) {
   const at::NoGradGuard no_grad;
-  Tensor h = final_hidden(run_layers({stage_.embeds ? embed(x) : x, {}}, *labels, nullptr), labels->targets.size(0));
+  Tensor h =
+      final_hidden(run_layers({stage_.embeds ? embed(x, *labels) : x, {}}, *labels, nullptr), labels->targets.size(0));
   if (labels->rows.defined()) h = h.index_select(0, labels->rows);
   const auto losses = vocabulary_token_losses(h, output_.value, labels->targets.reshape({-1}), model_.vocab_size,
                                               options_.loss_chunk_tokens, options_.tensor);
@@ -258,7 +277,7 @@ Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& docu
   Labels labels;
   labels.targets = tokens_BT;  // for their shape
   labels.documents = documents;
-  const Tensor h = final_hidden(run_layers({embed(tokens_BT), {}}, labels, nullptr), tokens_BT.size(0));
+  const Tensor h = final_hidden(run_layers({embed(tokens_BT, labels), {}}, labels, nullptr), tokens_BT.size(0));
   return at::linear(h, output_.value).view({tokens_BT.size(0), tokens_BT.size(1), -1});
 }
 

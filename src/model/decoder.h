@@ -91,7 +91,9 @@ class Decoder : public Stage {
   static void add_root(Pending& pending, const Tensor& root, Tensor grad);
 
   int64_t first_forward_index() const { return stage_.embeds ? 0 : 1 + stage_.first; }
-  Tensor embed(const Tensor& tokens_BT, const Watch& watch = {}) const;
+  Tensor embed(const Tensor& tokens_BT, const Tensor& positions, const Watch& watch = {}) const;
+  Tensor embed(const Tensor& tokens_BT, const Labels& labels, const Watch& watch = {}) const;
+  Tensor position_vectors(const Tensor& positions) const;
   Residual run_layers(Residual residual, const Labels& labels, std::vector<moe::Routing>* routings,
                       const Watch& watch = {}) const;
   Tensor add_up(const Residual& residual, const Watch& watch) const;
@@ -112,7 +114,7 @@ class Decoder : public Stage {
   at::Device device_;
   int64_t first_sparse_ = 0, num_sparse_ = 0;     // the range of the model's sparse layers that are here
   std::string embedding_name_, final_norm_name_;  // places for observers
-  Weight embedding_, output_;
+  Weight embedding_, positions_, output_;         // positions_: undefined if the model rotates queries and keys
   NormBlock final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here

@@ -60,6 +60,12 @@ Tensor Layer::feed_forward(const TensorParallelInput& x, std::vector<moe::Routin
                 : std::get<FeedForwardBlock>(feed_forward_).forward(x.partitioned);
 }
 
+Tensor Layer::leave_feed_forward(const Tensor& y) const {
+  const Tensor sum = leave_tensor_parallel(y, ranks_);
+  const auto* dense = std::get_if<FeedForwardBlock>(&feed_forward_);
+  return dense ? dense->add_bias(sum) : sum;
+}
+
 Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerContext>& context,
                         std::vector<moe::Routing>* routings) const {
   const bool training = routings && at::GradMode::is_enabled();
@@ -120,7 +126,7 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
     y = part(x);
   }
   if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
-  return leave_tensor_parallel(y, ranks_);
+  return attention_.add_bias(leave_tensor_parallel(y, ranks_));
 }
 
 Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKinds& recompute,
@@ -144,7 +150,7 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
     y = part(x, routings, saved);
   }
   if (recompute.norm) forget_normed(post_attention_norm_, in.sum, read, y, context->batch);
-  return leave_tensor_parallel(y, ranks_);
+  return leave_feed_forward(y);
 }
 
 // A norm's output, or all ranks' outputs, are not kept for the backward of `consumer`.

@@ -56,6 +56,7 @@ class Layer {
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
   Tensor feed_forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
                       const moe::Choices* saved = nullptr, const moe::BatchPosition& position = {}) const;
+  Tensor leave_feed_forward(const Tensor& y) const;
   void forget_normed(const NormBlock& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                      int64_t batch) const;
   Residual forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,

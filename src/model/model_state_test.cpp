@@ -83,8 +83,9 @@ TEST_P(ModelOnTwoRanks, GradientsAreSentWhileBackwardContinuesAndAreFinalThen) {
       const auto is_bucket = [](const Recorder::Seen& each) { return each.phase == Observation::Phase::kReduce; };
       const auto first_bucket = std::ranges::find_if(recorder->seen, is_bucket);
       ASSERT_NE(first_bucket, recorder->seen.end());
+      const std::string& embedding = family_of(config.model).names.embedding;
       const auto backward_of_embedding =
-          std::ranges::count(recorder->seen.begin(), first_bucket, "model.embed_tokens", &Recorder::Seen::place);
+          std::ranges::count(recorder->seen.begin(), first_bucket, embedding, &Recorder::Seen::place);
       EXPECT_EQ(backward_of_embedding, 1) << "in the backward of the last microbatch, before its end";
       auto left = std::ssize(model.parameters.buckets());
       EXPECT_GT(left, config.model.num_hidden_layers);
@@ -101,10 +102,11 @@ TEST_P(ModelOnTwoRanks, GradientsAreSentWhileBackwardContinuesAndAreFinalThen) {
 
 // Returns the forward index of a place that is shown after its weights were waited for; nothing for others.
 std::optional<int64_t> index_of(std::string_view place, const ModelConfig& model) {
-  if (place == "model.embed_tokens") return 0;
-  if (place == "model.norm") return model.num_hidden_layers + 1;
-  if (!place.ends_with(".self_attn")) return {};
-  return 1 + std::stoll(std::string(place.substr(std::string_view("model.layers.").size())));
+  const FamilyNames& names = family_of(model).names;
+  if (place == names.embedding) return 0;
+  if (place == names.final_norm) return model.num_hidden_layers + 1;
+  const auto [layer, part] = place_in_layer(names, place);
+  return part == "." + names.attention ? std::optional(1 + layer) : std::nullopt;
 }
 
 class ArrivalWatch : public Observer {

@@ -26,6 +26,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
 Tensor rope(const Tensor& x, const Rotation& rotation);
 Tensor swiglu(const Tensor& gate, const Tensor& up);
+Tensor gelu_tanh(const Tensor& x);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents);
 Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);

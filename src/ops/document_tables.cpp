@@ -75,4 +75,17 @@ DocumentLengths with_tables(const DocumentLengths& documents, int64_t seq_len, a
   return result;
 }
 
+Tensor positions_of_tokens(int64_t batch, int64_t seq_len, const DocumentLengths& documents, at::Device device) {
+  if (documents.empty())
+    return at::arange(seq_len, at::TensorOptions(at::kLong).device(device)).expand({batch, seq_len});
+  if (!device.is_cpu()) return documents.tables.positions;
+  Tensor positions = at::empty({batch, seq_len}, at::kLong);
+  auto* position = positions.data_ptr<int64_t>();
+  for_each_document(documents, [&](int32_t length) {
+    std::iota(position, position + length, int64_t{0});
+    position += length;
+  });
+  return positions;
+}
+
 }  // namespace athanor::ops

@@ -25,4 +25,8 @@ DocumentTables unpack_tables(const Tensor& numbers, int64_t num_sequences, int64
 /// the lengths, and whole sequences need no tables.
 DocumentLengths with_tables(const DocumentLengths& documents, int64_t seq_len, at::Device device);
 
+/// Returns the position of each token in its document, or without documents in its sequence: [batch, seq_len] int64 on
+/// `device`, where the documents need their tables.
+Tensor positions_of_tokens(int64_t batch, int64_t seq_len, const DocumentLengths& documents, at::Device device);
+
 }  // namespace athanor::ops

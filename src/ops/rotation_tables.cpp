@@ -2,26 +2,10 @@
 
 #include <utility>
 
+#include "ops/document_tables.h"
 #include "ops/transfer.h"
 
 namespace athanor::ops {
-namespace {
-
-// Position of each token in its document (or its sequence), [B, T].
-Tensor positions_of(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
-  if (documents.empty()) return at::arange(seq_len, at::kLong).expand({batch, seq_len});
-  Tensor positions = at::empty({batch, seq_len}, at::kLong);
-  auto* position = positions.data_ptr<int64_t>();
-  for (const auto& sequence : documents) {
-    for (const int32_t length : sequence) {
-      for (int32_t i = 0; i < length; ++i) *position++ = i;
-    }
-  }
-  return positions;
-}
-
-}  // namespace
-
 RotationTables::RotationTables(Tensor frequency, double scale, at::Device device)
     : frequency_(std::move(frequency)), scale_(scale), device_(device) {}
 
@@ -33,7 +17,7 @@ Rotation RotationTables::of_positions(const Tensor& positions) const {
 }
 
 Rotation RotationTables::of_sequences(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
-  return device_.is_cpu() ? of_positions(positions_of(batch, seq_len, documents))
+  return device_.is_cpu() ? of_positions(positions_of_tokens(batch, seq_len, documents, device_))
                           : of_sequences_there(batch, seq_len, documents);
 }
 
@@ -42,7 +26,7 @@ Rotation RotationTables::of_sequences_there(int64_t batch, int64_t seq_len, cons
   const bool is_training = at::GradMode::is_enabled() || of_training_.contains({rows, seq_len});
   if (!is_training && !of_evaluation_.contains({rows, seq_len})) of_evaluation_.clear();
   Rotation& kept = (is_training ? of_training_ : of_evaluation_)[{rows, seq_len}];
-  if (!kept.cos.defined()) kept = of_positions(positions_of(rows, seq_len, {}));
+  if (!kept.cos.defined()) kept = of_positions(positions_of_tokens(rows, seq_len, {}, at::kCPU));
   if (documents.empty()) return kept;
   const Tensor positions = documents.tables.positions.reshape({-1});
   const auto at_positions = [&](const Tensor& angles) {

@@ -76,18 +76,15 @@ RunConfig with_one_microbatch(RunConfig config) {
 using FamilyAndType = std::tuple<std::string, std::string>;
 std::vector<FamilyAndType> all_cases() {
   std::vector<FamilyAndType> all;
-  for (const char* family : {"olmo", "llama", "qwen3", "olmoe", "qwen3_moe"})
+  for (const char* family : {"olmo", "llama", "qwen3", "olmoe", "qwen3_moe", "gpt2"})
     for (const char* dtype : {"float32", "bfloat16"}) all.emplace_back(family, dtype);
   return all;
 }
 // Each family, in one of the types. A real device, which is much faster, takes all cases.
 std::vector<FamilyAndType> cases_here() {
   if (!guarded::device_of_tests().is_privateuseone()) return all_cases();
-  return {{"olmo", "float32"},
-          {"llama", "bfloat16"},
-          {"qwen3", "float32"},
-          {"olmoe", "bfloat16"},
-          {"qwen3_moe", "float32"}};
+  return {{"olmo", "float32"},   {"llama", "bfloat16"},    {"qwen3", "float32"},
+          {"olmoe", "bfloat16"}, {"qwen3_moe", "float32"}, {"gpt2", "bfloat16"}};
 }
 std::string name_of(const testing::TestParamInfo<FamilyAndType>& each) {
   return std::get<0>(each.param) + "_" + std::get<1>(each.param);
@@ -320,8 +317,8 @@ TEST(OnDeviceStep, WhateverBalancesTheHostWaitsOnce) {
 // A launch takes a few microseconds, whatever it computes. These are the numbers of a step of two layers and two
 // microbatches; a change that lowers one lowers it here.
 TEST(OnDeviceStep, LaunchesNoMoreThanThisManyKernels) {
-  const std::pair<const char*, int64_t> most[] = {
-      {"olmo", 232}, {"llama", 252}, {"qwen3", 284}, {"olmoe", 398}, {"qwen3_moe", 398}};
+  const std::pair<const char*, int64_t> most[] = {{"olmo", 232},  {"llama", 252},     {"qwen3", 284},
+                                                  {"olmoe", 398}, {"qwen3_moe", 398}, {"gpt2", 494}};
   for (const auto& [family, launches] : most) {
     const RunConfig config = small_device_run(family, "bfloat16");
     TrainState state(config, {}, {.device = guarded::device_of_tests()});

@@ -52,6 +52,7 @@ class CancellingSizes {
 
  private:
   double of_attention(const ParameterSpec& spec, int64_t step) const;
+  double of_bias(const ParameterSpec& spec, int64_t step) const;
   double of_router(const ParameterSpec& spec, int64_t step) const;
   double projected_size(const LinearSpec& projection, int64_t step) const;
 
@@ -70,6 +71,7 @@ double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
     case Role::kQuery:
     case Role::kKey:
     case Role::kQkNorm: return of_attention(spec, step);
+    case Role::kBias: return of_bias(spec, step);
     case Role::kRouter: return config_.model.norm_topk_prob ? of_router(spec, step) : 0;
     default: return 0;
   }
@@ -82,6 +84,15 @@ double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) co
   const bool is_query = spec.role == Role::kQuery;
   if (a.qk_norm == QkNorm::kNone) return size * projected_size(is_query ? a.key : a.query, step);
   return size / projected_size(is_query ? a.query : a.key, step);
+}
+
+// The gradient of a key's bias is zero: it moves all logits of a query alike. What cancels are the gradients of the
+// keys. Their size is seen in the matrix, whose gradient is their products with tokens that a norm made about 1.
+double CancellingSizes::of_bias(const ParameterSpec& spec, int64_t step) const {
+  if (spec.layer < 0) return 0;
+  const AttentionSpec& a = model_.layers.at(static_cast<size_t>(spec.layer)).attention;
+  if (spec.name != a.key.bias()) return 0;
+  return whole_norm(one_.values(step, kind_, a.key.weight())) / std::sqrt(static_cast<double>(a.key.columns));
 }
 
 double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const {

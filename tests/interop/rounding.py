@@ -31,12 +31,12 @@ aten = torch.ops.aten
 # Fused operations hide the subtraction that loses digits, so they run as the elementary operations that they consist of.
 DECOMPOSED = torch._decomp.get_decompositions([
     aten._softmax, aten._softmax_backward_data, aten._log_softmax, aten._log_softmax_backward_data,
-    aten.native_layer_norm, aten.native_layer_norm_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward,
+    aten.native_layer_norm, aten.native_layer_norm_backward, aten.silu, aten.silu_backward, aten.sigmoid_backward, aten.tanh_backward, aten.gelu, aten.gelu_backward,
     aten.nll_loss_forward, aten.nll_loss_backward, aten.embedding_dense_backward, aten.addmm, aten.mean,
 ])
 PRODUCTS = {aten.mm.default, aten.bmm.default}
 SUMS = {aten.sum.default, aten.sum.dim_IntList, aten.mean.default, aten.mean.dim}
-TRANSCENDENTAL = {aten.exp, aten.log, aten.sigmoid, aten.rsqrt, aten.pow, aten.cos, aten.sin, aten.sqrt, aten.silu}
+TRANSCENDENTAL = {aten.exp, aten.log, aten.sigmoid, aten.rsqrt, aten.pow, aten.cos, aten.sin, aten.sqrt, aten.silu, aten.tanh}
 EXACT = {aten.clone, aten._to_copy, aten.copy_, aten.clamp, aten.clamp_, aten.neg, aten.cat, aten.stack, aten.index,
          aten.gather, aten.embedding, aten.zeros_like, aten.ones_like, aten.full_like, aten.zero_, aten.fill_, aten.topk,
          aten.where, aten.masked_fill, aten.amax, aten.max, aten.constant_pad_nd, aten.slice_backward, aten.new_zeros,

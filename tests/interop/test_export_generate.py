@@ -5,6 +5,7 @@ import json
 import pytest
 import torch
 from runs import Run, make_data
+from safetensors.torch import load_file, save_file
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer
 
 torch.set_num_threads(1)
@@ -34,6 +35,7 @@ FAMILIES = {
     "qwen3_moe": ["model.head_dim=12", "model.moe_intermediate_size=20", "model.mlp_only_layers=[0]",
                   "model.norm_topk_prob=true", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4",
                   "model.rope_scaling.original_max_position_embeddings=16"],
+    "gpt2": ["model.num_key_value_heads=0", "model.tie_word_embeddings=true"],
 }
 
 
@@ -85,7 +87,7 @@ def greedy_ours(athanor, model, prompts, count):
 
 # Each family from its run or from the folder that it was exported to; and all from both. test_generate reads folders of each family.
 @pytest.mark.parametrize("run, kinds", [
-    ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]),
+    ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -208,7 +210,15 @@ def make_hf(folder, family, **fields):
     fields = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
                   vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
                   initializer_range=0.1, **sparse) | fields
+    if family == "gpt2":
+        fields["n_inner"] = fields.pop("intermediate_size")
+        del fields["num_key_value_heads"]
+        fields |= dict(attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)  # there is no dropout in what we train and export
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **fields))
+    with torch.no_grad():  # biases begin as zeros, which any place could hold
+        for name, parameter in model.named_parameters():
+            if name.endswith(".bias"):
+                parameter.add_(0.1 * torch.randn_like(parameter))
     model.save_pretrained(folder, max_shard_size="30KB")
     return model
 
@@ -226,6 +236,7 @@ TOGETHER = [
     ("qwen3", {"head_dim": 16, "rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
                    "mlp_only_layers": [1]}),
+    ("gpt2", {"layer_norm_epsilon": 1e-3}),
 ]
 ALONE = [
     ("olmo", {}), ("olmo", {"tie_word_embeddings": True}),
@@ -255,6 +266,20 @@ def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family
     ignored = {"_name_or_path", "transformers_version", "architectures", "dtype"}
     before, after = AutoConfig.from_pretrained(tmp_path / "hf").to_dict(), AutoConfig.from_pretrained(tmp_path / "back").to_dict()
     assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
+
+
+def test_the_first_files_of_gpt2_have_no_prefix_and_the_mask_of_each_layer(athanor, tmp_path, data):
+    make_hf(tmp_path / "hf", "gpt2")
+    named = {}
+    for file in list((tmp_path / "hf").glob("*.safetensors")):
+        named |= {name.removeprefix("transformer."): tensor for name, tensor in load_file(file).items()}
+        file.unlink()
+    (tmp_path / "hf" / "model.safetensors.index.json").unlink()
+    masks = {f"h.{layer}.attn.bias": torch.ones(1, 1, 64, 64).tril() for layer in range(2)}
+    save_file(named | masks, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    assert list(greedy_ours(athanor, tmp_path / "run", PROMPTS, 20)) == list(greedy_theirs(tmp_path / "hf", PROMPTS, 20))
 
 
 @pytest.mark.parametrize("family", chosen(["olmoe", "llama", "qwen3_moe"], ["olmoe"]))
@@ -312,7 +337,9 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
 
 
 @pytest.mark.parametrize("family,change,words", [
-    ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmoe, llama, qwen3, qwen3_moe"]),
+    ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmoe, llama, qwen3, qwen3_moe, gpt2"]),
+    ("gpt2", {"activation_function": "relu", "scale_attn_by_inverse_layer_idx": True, "n_head": 0},
+     ['activation_function = "relu"', "scale_attn_by_inverse_layer_idx = true", "n_head"]),
     ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
     ("qwen3", {"head_dim": 12}, ["q_norm.weight has shape [128], expected [12]"]),
     ("qwen3_moe", {"mlp_only_layers": [1]}, ["model.layers.1.mlp.gate_proj.weight is missing", "and 14 more"]),

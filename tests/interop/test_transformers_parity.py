@@ -17,7 +17,7 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, LlamaConfig, OlmoConfig, OlmoeConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, OlmoConfig, OlmoeConfig, Qwen3Config, Qwen3MoeConfig)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -32,6 +32,9 @@ ODD = dict(hidden_size=60, num_hidden_layers=3, num_attention_heads=5, num_key_v
 GROUPED = dict(DENSE, num_key_value_heads=2, head_dim=24)
 QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=32, router_aux_loss_coef=0.05,
                  rope_parameters=dict(rope_type="default", rope_theta=1e6))
+
+
+GPT2 = dict(n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=200)
 
 
 def scaled(rope_type, **fields):
@@ -69,6 +72,9 @@ VARIANTS = {
     "qwen3-odd": (Qwen3Config, dict(ODD, head_dim=10)),
     "qwen3_moe": (Qwen3MoeConfig, dict(QWEN3_MOE, norm_topk_prob=True)),
     "qwen3_moe-mixed": (Qwen3MoeConfig, dict(QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3])),
+    "gpt2": (GPT2Config, GPT2),
+    "gpt2-odd": (GPT2Config, dict(n_embd=60, n_layer=3, n_head=5, n_inner=37, vocab_size=131, layer_norm_epsilon=1e-3,
+                                  activation_function="gelu_pytorch_tanh", tie_word_embeddings=False)),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -83,7 +89,7 @@ VARIANTS = {
 }
 # A reference is computed nine times, so `make test` compares each family, option and kind of attention in few of these variants.
 QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options": True, "olmoe-one-layer-all-experts": True,
-         "olmoe-one-layer-idle-experts": False, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
+         "olmoe-one-layer-idle-experts": False, "gpt2": False, "gpt2-odd": True, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
          "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
          "qwen3_moe-mixed-shorter": True}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
@@ -103,7 +109,7 @@ def make_model(config_class, fields, seed):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "norm" in name:
+            if "norm" in name or "ln_" in name or name.endswith(".bias"):
                 parameter.add_(0.2 * torch.randn_like(parameter))
     return model.eval()
 
@@ -137,6 +143,12 @@ def document_mask(tokens, dtype):
     return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, -1e30)[:, None]
 
 
+def positions_in_documents(tokens):
+    begins = torch.nn.functional.pad(tokens[:, :-1] == EOS, (1, 0), value=True)
+    index = torch.arange(tokens.shape[1]).expand_as(tokens)
+    return index - torch.where(begins, index, 0).cummax(1).values
+
+
 def logical(name, tensor):
     """Returns our names of a parameter of `transformers`, which has the gate and up projections of experts in one tensor."""
     if name.endswith("experts.gate_up_proj"):
@@ -145,6 +157,12 @@ def logical(name, tensor):
         return {f"{base}gate_proj.weight": gate, f"{base}up_proj.weight": up}
     if name.endswith("experts.down_proj"):
         return {f"{name}.weight": tensor}
+    if name.startswith("transformer.h.") and ".ln_" not in name:  # GPT-2 has its matrices as [in, out], and q, k and v in one
+        base, kind = name.rsplit(".", 1)
+        base, layer = base.removesuffix("c_attn"), tensor.t() if kind == "weight" else tensor
+        if base.endswith("."):
+            return {f"{base}{part}_proj.{kind}": rows for part, rows in zip("qkv", layer.chunk(3))}
+        return {name: layer}
     return {name: tensor}
 
 
@@ -154,7 +172,9 @@ def forward(model, tokens, documents):
     dtype = model.lm_head.weight.dtype
     mask = document_mask(tokens, dtype) if documents else None
     extra = dict(output_router_logits=True) if is_sparse else {}
-    out = model.model(input_ids=tokens, attention_mask=mask, use_cache=False, **extra)
+    if documents and model.config.model_type == "gpt2":  # learned positions begin in each document; rotary ones are relative
+        extra = dict(position_ids=positions_in_documents(tokens))
+    out = model.base_model(input_ids=tokens, attention_mask=mask, use_cache=False, **extra)
     logits = model.lm_head(out.last_hidden_state)
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
     aux_loss = None
@@ -194,7 +214,9 @@ def after_steps(model, tokens, steps, lr):
 
 def disturb_rotation(model):
     """Rotary frequencies are constants of the model: they have float32's error too, two roundings of a power."""
-    buffer = model.model.rotary_emb.inv_freq
+    if not hasattr(model.base_model, "rotary_emb"):
+        return lambda seed: None
+    buffer = model.base_model.rotary_emb.inv_freq
 
     def disturb(seed):
         original = buffer.clone()
@@ -212,7 +234,7 @@ def smallest_margin(model, tokens, documents):
     margins, handles = [], []
     clip = getattr(model.config, "clip_qkv", None)
     if clip is not None:
-        for layer in model.model.layers:
+        for layer in model.base_model.layers:
             attention = layer.self_attn
             for module in (getattr(attention, "q_norm", attention.q_proj), getattr(attention, "k_norm", attention.k_proj),
                            attention.v_proj):

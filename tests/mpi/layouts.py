@@ -150,7 +150,7 @@ def draw_split(r, layers, stages):
 
 
 def draw_model(r, f, sparse, tensor, stages):
-    family = r.choice(["olmoe", "qwen3_moe"] if sparse else ["olmo", "llama", "qwen3"])
+    family = r.choice(["olmoe", "qwen3_moe"] if sparse else ["olmo", "llama", "qwen3", "gpt2"])
     heads = r.choice([1, 2, 3, 4, 6]) if tensor == 1 else tensor * r.choice([1, 1, 2, 3])
     head_dim = r.choice([4, 6, 8, 10])
     f["model.family"] = family
@@ -246,8 +246,10 @@ def draw_optimizer(r, f):
     f["optimizer.max_grad_norm"] = r.choice([0.0, 1e-3, 0.1, 1.0])
     f["optimizer.clip_after_warmup"] = r.random() < 0.2
     if r.random() < 0.4 and (PATTERNS_WITH_PIPELINES or "parallelism.pipeline_parallel_degree" not in f):
-        patterns = ["model.embed_tokens.weight", "*layers.0.*", "*proj.weight", "*"]
-        patterns += ["*norm.weight"] * 3 if f["model.family"] != "olmo" else []
+        gpt2 = f["model.family"] == "gpt2"
+        patterns = ["transformer.wte.weight", "*h.0.*", "*proj.weight", "*"] if gpt2 else [
+            "model.embed_tokens.weight", "*layers.0.*", "*proj.weight", "*"]
+        patterns += ["*.bias" if gpt2 else "*norm.weight"] * 3 if f["model.family"] != "olmo" else []
         patterns += ["lm_head.*"] if not f["model.tie_word_embeddings"] else []
         f["optimizer.no_weight_decay"] = r.sample(patterns, r.choice([1, 1, 2]))
 
@@ -270,7 +272,7 @@ def choose_optimizer(r, f):
         f["optimizer.muon_scale"] = r.choice(["keller_jordan", "moonshot"])
     if r.random() < 0.25:
         dense = "model.num_experts" not in f or f["model.family"] == "qwen3_moe"
-        matched = r.choice([["embedding"], ["query", "key"], ["*layers.0.*o_proj.weight"]] + ([] if dense else [["expert_up"]]))
+        matched = r.choice([["embedding"], ["query", "key"], ["*h.0.attn.c_proj.weight" if f["model.family"] == "gpt2" else "*layers.0.*o_proj.weight"]] + ([] if dense else [["expert_up"]]))
         if f["model.tie_word_embeddings"] or matched != ["embedding"]:
             group = {"match": matched, "name": r.choice(["adamw", "sgd", "lamb"]), "lr": f["optimizer.lr"] / 2}
             f["optimizer.groups"] = [group | {"weight_decay": 0.5} if r.random() < 0.5 else group]

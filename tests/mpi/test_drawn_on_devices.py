@@ -13,7 +13,7 @@ from test_verify import SAMPLE, slow_unless
 
 # Two members of the sample with several kinds of ranks, and seeds whose layouts have two ranks: together they draw everything that
 # layouts.coverage counts.
-SHORT = [29, 37, 2390, 2503, 3662, 4414, 5633, 5923]
+SHORT = [31, 38, 2750, 3642, 4109, 4608, 5249, 5488]
 
 STEPS, HESSIAN_INTERVAL = 3, 2  # those of verify: the interval is no longer
 
@@ -45,8 +45,9 @@ def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_strea
     what = f"seed {seed}: {drawn.summary()}\n{drawn.toml()}{done.stdout}{done.stderr}"
     assert done.returncode == 0, what
     found = json.loads(done.stdout.splitlines()[-1])
-    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders.
-    assert found["difference"] <= 4 * found["rounding"], what
+    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders. Those may be equal by
+    # chance up to less than the unit roundoff of float32, in which the losses of tokens are.
+    assert found["difference"] <= 4 * max(found["rounding"], 2**-24), what
     assert found["same_targets"] and found["same_choices"], what
     assert all(found["same_bits"].values()), what
     assert found["transfers"] == promised_transfers(found["promised"], drawn), what

@@ -1,7 +1,7 @@
 // The unit of the budgets of tests: prints the processor seconds of a fixed amount of integer work, of reads all over
 // 16 MiB, and of pages that the kernel gives and takes back, which is about a second on a core of 2023. The pages stand
-// for the starts of processes, of which the tests have thousands. A machine that needs twice as long for it has twice as
-// long for the tests.
+// for the starts of processes, of which the tests have thousands. A machine that needs twice as long for it has twice
+// as long for the tests.
 
 #include <sys/mman.h>
 

@@ -16,10 +16,22 @@ ParameterSpec scale(const AttentionSpec& a, const std::string& name, const Linea
           .width = WidthClass::kInput};
 }
 
+// Sets the forms of queries, keys and values in files that have them as one tensor.
+void fuse(AttentionSpec& a, const std::string& tensor) {
+  const int64_t rows = a.query.rows + a.key.rows + a.value.rows;
+  int64_t first = 0;
+  for (LinearSpec* part : {&a.query, &a.key, &a.value}) {
+    part->form.fused = a.name + "." + tensor;
+    part->form.first_row = first;
+    part->form.rows = rows;
+    first += part->rows;
+  }
+}
+
 }  // namespace
 
 void AttentionSpec::append_parameters(std::vector<ParameterSpec>& all) const {
-  for (const LinearSpec* linear : {&query, &key, &value, &out}) all.push_back(linear->parameter());
+  for (const LinearSpec* linear : {&query, &key, &value, &out}) linear->append_parameters(all);
   if (qk_norm == QkNorm::kNone) return;
   all.push_back(scale(*this, query_norm, query));
   all.push_back(scale(*this, key_norm, key));
@@ -42,17 +54,22 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.heads = m.num_attention_heads, a.kv_heads = m.kv_heads(), a.head_dim = m.head_dim();
   const auto linear = [&](const std::string& name, int64_t rows, int64_t columns, Role role, int tensor) {
     const bool of_key_heads = role == Role::kKey || role == Role::kValue;
-    return LinearSpec{a.name + "." + name, rows, columns, role, layer, tensor, of_key_heads};
+    LinearSpec spec{a.name + "." + name, rows, columns, role, layer, tensor, of_key_heads, family.biases};
+    spec.form.transposed = family.transposed;
+    return spec;
   };
   a.query = linear(names.query, a.heads * a.head_dim, m.hidden_size, Role::kQuery, 0);
   a.key = linear(names.key, a.kv_heads * a.head_dim, m.hidden_size, Role::kKey, 0);
   a.value = linear(names.value, a.kv_heads * a.head_dim, m.hidden_size, Role::kValue, 0);
   a.out = linear(names.attention_out, m.hidden_size, a.heads * a.head_dim, Role::kAttentionOut, 1);
+  a.out.deviation = residual_deviation(m);
+  if (!names.fused_qkv.empty()) fuse(a, names.fused_qkv);
   a.qk_norm = family.qk_norm;
   a.query_norm = a.name + "." + names.query_norm + ".weight";
   a.key_norm = a.name + "." + names.key_norm + ".weight";
   a.norm_eps = norm_eps(m);
   a.clip = m.clip_qkv;
+  a.rotates = family.positions == Positions::kRotary;
   return a;
 }
 

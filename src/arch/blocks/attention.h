@@ -14,7 +14,8 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;    ///< an RMSNorm of queries and keys …
   std::string query_norm, key_norm;  ///< … and the names of its scales
   double norm_eps = 0;
-  double clip = 0;  ///< queries, keys and values are clamped to ±this; 0: they are not
+  double clip = 0;      ///< queries, keys and values are clamped to ±this; 0: they are not
+  bool rotates = true;  ///< queries and keys are rotated by their positions
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV if each token attends

@@ -4,17 +4,22 @@
 
 namespace athanor::inline arch {
 
-ParameterSpec EmbeddingSpec::parameter() const {
+ParameterSpec TableSpec::parameter() const {
   return {.name = weight(),
           .shape = {rows, width},
-          .role = Role::kEmbedding,
+          .role = role,
           .layer = -1,
-          .sharded = {.tensor = 0},
+          .sharded = {.tensor = role == Role::kEmbedding ? 0 : -1},
+          .gradient = TensorGradient::kOfTokens,
           .width = WidthClass::kInput};
 }
 
-EmbeddingSpec make_embedding(const ModelConfig& m) {
-  return {family_of(m).names.embedding, m.vocab_size, m.hidden_size};
+TableSpec make_embedding(const ModelConfig& m) { return {family_of(m).names.embedding, m.vocab_size, m.hidden_size}; }
+
+std::optional<TableSpec> make_positions(const ModelConfig& m) {
+  const Family& family = family_of(m);
+  if (family.positions != Positions::kLearned) return std::nullopt;
+  return TableSpec{family.names.positions, m.max_position_embeddings, m.hidden_size, Role::kPositions};
 }
 
 std::optional<LinearSpec> make_output(const ModelConfig& m) {

@@ -5,19 +5,31 @@
 namespace athanor::inline arch {
 
 void FeedForwardSpec::append_parameters(std::vector<ParameterSpec>& all) const {
-  for (const LinearSpec* linear : {&gate, &up, &down}) all.push_back(linear->parameter());
+  if (gate) gate->append_parameters(all);
+  up.append_parameters(all);
+  down.append_parameters(all);
 }
 
 double FeedForwardSpec::flops(double tokens) const {
-  return gate.flops(tokens) + up.flops(tokens) + down.flops(tokens);
+  return (gate ? gate->flops(tokens) : 0) + up.flops(tokens) + down.flops(tokens);
 }
 
 FeedForwardSpec make_feed_forward(const ModelConfig& m, int64_t layer, const std::string& name, int64_t width) {
-  const FamilyNames& names = family_of(m).names;
-  return {.name = name,
-          .gate = {name + "." + names.gate, width, m.hidden_size, Role::kGate, layer, 0},
-          .up = {name + "." + names.up, width, m.hidden_size, Role::kUp, layer, 0},
-          .down = {name + "." + names.down, m.hidden_size, width, Role::kDown, layer, 1}};
+  const Family& family = family_of(m);
+  const auto linear = [&](const std::string& part, int64_t rows, int64_t columns, Role role, int tensor) {
+    LinearSpec spec{name + "." + part, rows, columns, role, layer, tensor};
+    spec.has_bias = family.biases;
+    spec.form.transposed = family.transposed;
+    return spec;
+  };
+  FeedForwardSpec f;
+  f.name = name;
+  if (family.feed_forward == FeedForwardKind::kSwiGlu)
+    f.gate = linear(family.names.gate, width, m.hidden_size, Role::kGate, 0);
+  f.up = linear(family.names.up, width, m.hidden_size, Role::kUp, 0);
+  f.down = linear(family.names.down, m.hidden_size, width, Role::kDown, 1);
+  f.down.deviation = residual_deviation(m);
+  return f;
 }
 
 }  // namespace athanor::inline arch

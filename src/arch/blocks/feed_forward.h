@@ -1,5 +1,7 @@
 #pragma once
-// The dense feed-forward of a layer, a SwiGLU: down(silu(gate(x)) · up(x)).
+// The dense feed-forward of a layer: a SwiGLU, down(silu(gate(x)) · up(x)), or without a gate down(gelu(up(x))).
+
+#include <optional>
 
 #include "arch/blocks/linear.h"
 #include "config/model_config.h"
@@ -8,7 +10,8 @@ namespace athanor::inline arch {
 
 struct FeedForwardSpec {
   std::string name;  ///< "model.layers.3.mlp"
-  LinearSpec gate, up, down;
+  std::optional<LinearSpec> gate;
+  LinearSpec up, down;
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of the matrices for `tokens` tokens.

@@ -3,15 +3,31 @@
 namespace athanor::inline arch {
 
 // A router and an output layer read the residual stream and leave it.
-ParameterSpec LinearSpec::parameter() const {
+void LinearSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   const bool leaves = role == Role::kRouter || role == Role::kOutput;
-  return {.name = weight(),
-          .shape = {rows, columns},
-          .role = role,
-          .layer = layer,
-          .sharded = {.tensor = tensor},
-          .of_key_heads = of_key_heads,
-          .width = leaves ? WidthClass::kOutput : WidthClass::kHidden};
+  all.push_back({.name = weight(),
+                 .shape = {rows, columns},
+                 .role = role,
+                 .layer = layer,
+                 .sharded = {.tensor = tensor},
+                 .of_key_heads = of_key_heads,
+                 .deviation = deviation,
+                 .width = leaves ? WidthClass::kOutput : WidthClass::kHidden,
+                 .form = form});
+  if (!form.fused.empty()) all.back().form.fused += ".weight";
+  if (!has_bias) return;
+  all.push_back({.name = bias(),
+                 .shape = {rows},
+                 .role = Role::kBias,
+                 .layer = layer,
+                 .sharded = {.tensor = tensor == 0 ? 0 : -1},
+                 .of_key_heads = of_key_heads,
+                 .gradient = TensorGradient::kOfTokens,
+                 .initial = Initial::kZero,
+                 .width = WidthClass::kInput,
+                 .form = form});
+  all.back().form.transposed = false;
+  if (!form.fused.empty()) all.back().form.fused += ".bias";
 }
 
 double LinearSpec::flops(double tokens) const {

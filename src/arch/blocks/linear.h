@@ -1,21 +1,27 @@
 #pragma once
-// The parameter of a linear layer, of which every block with matrices consists.
+// The parameters of a linear layer, of which every block with matrices consists.
 
 #include "arch/parameter.h"
 
 namespace athanor::inline arch {
 
-/// y = x Wᵀ.
+/// y = x Wᵀ, plus a bias if it has one.
 struct LinearSpec {
   std::string name;  ///< "model.layers.3.self_attn.q_proj"
   int64_t rows = 0, columns = 0;
   Role role;
   int64_t layer = -1;
-  int tensor = -1;  ///< the dim of W that tensor ranks divide
+  /// The dim of W that tensor ranks divide. If it is 0, they divide the bias too; if it is 1, the bias is added to
+  /// their sum.
+  int tensor = -1;
   bool of_key_heads = false;
+  bool has_bias = false;
+  double deviation = 1;  ///< ParameterSpec::deviation of the matrix
+  FileForm form = {};    ///< the form of the matrix in files; the bias lies beside it
 
   std::string weight() const { return name + ".weight"; }
-  ParameterSpec parameter() const;
+  std::string bias() const { return name + ".bias"; }
+  void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs for `tokens` tokens.
   double flops(double tokens) const;
 };

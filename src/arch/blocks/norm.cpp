@@ -3,14 +3,17 @@
 namespace athanor::inline arch {
 
 void NormSpec::append_parameters(std::vector<ParameterSpec>& out) const {
-  if (!has_weight()) return;
-  out.push_back({.name = weight(),
-                 .shape = {width},
-                 .role = Role::kNorm,
-                 .layer = layer,
-                 .gradient = TensorGradient::kOfTokens,
-                 .initial = Initial::kOne,
-                 .width = width_class});
+  const auto add = [&](std::string of, Role role, Initial initial) {
+    out.push_back({.name = std::move(of),
+                   .shape = {width},
+                   .role = role,
+                   .layer = layer,
+                   .gradient = TensorGradient::kOfTokens,
+                   .initial = initial,
+                   .width = width_class});
+  };
+  if (has_weight()) add(weight(), Role::kNorm, Initial::kOne);
+  if (has_bias()) add(bias(), Role::kBias, Initial::kZero);
 }
 
 }  // namespace athanor::inline arch

@@ -1,5 +1,5 @@
 #pragma once
-// A norm: RMSNorm with a scale, or LayerNorm without parameters.
+// A norm: RMSNorm with a scale, LayerNorm with scale and bias, or LayerNorm without parameters.
 
 #include "arch/parameter.h"
 #include "config/families.h"
@@ -12,11 +12,13 @@ struct NormSpec {
   NormKind kind = NormKind::kRms;
   int64_t width = 0;
   double eps = 0;
-  /// The class of its scale: kOutput if a tied output layer, which is of class input, reads what it returns.
+  /// The class of its parameters: kOutput if a tied output layer, which is of class input, reads what it returns.
   WidthClass width_class = WidthClass::kInput;
 
-  bool has_weight() const { return kind == NormKind::kRms; }
+  bool has_weight() const { return kind != NormKind::kLayerWithoutParameters; }
+  bool has_bias() const { return kind == NormKind::kLayer; }
   std::string weight() const { return name + ".weight"; }
+  std::string bias() const { return name + ".bias"; }
   void append_parameters(std::vector<ParameterSpec>& out) const;
 };
 

@@ -5,7 +5,7 @@
 namespace athanor::inline arch {
 
 void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
-  all.push_back(router.parameter());
+  router.append_parameters(all);
   const int64_t e = experts, f = expert_width, d = width;
   all.push_back({gate, {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
   all.push_back({up, {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});

@@ -1,6 +1,6 @@
 #pragma once
-// Ops of single elements on a device: SwiGLU and the rotary position embedding, with the bits of kernels/swiglu.h and
-// kernels/rope.h.
+// Ops of single elements on a device: SwiGLU, GELU and the rotary position embedding, with the bits of
+// kernels/swiglu.h, kernels/gelu.h and kernels/rope.h.
 
 #include <cstdint>
 
@@ -16,6 +16,14 @@ void swiglu_forward(const Stream& stream, const T* gate, const T* up, T* out, in
 /// kernels::swiglu_backward; dgate and dup may overwrite gate and up.
 template <class T>
 void swiglu_backward(const Stream& stream, const T* dout, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
+
+/// kernels::gelu_forward.
+template <class T>
+void gelu_forward(const Stream& stream, const T* x, T* y, int64_t n);
+
+/// kernels::gelu_backward; dx may be dy or x.
+template <class T>
+void gelu_backward(const Stream& stream, const T* dy, const T* x, T* dx, int64_t n);
 
 /// kernels::rope; y may be x.
 template <class T>

@@ -11,9 +11,11 @@
 
 #include "kernels/accumulate.h"
 #include "kernels/adamw.h"
+#include "kernels/affine.h"
 #include "kernels/cache_attention.h"
 #include "kernels/cross_entropy.h"
 #include "kernels/expert_activation.h"
+#include "kernels/gelu.h"
 #include "kernels/master.h"
 #include "kernels/norm.h"
 #include "kernels/rope.h"
@@ -92,6 +94,11 @@ class IsaOutputs {
 
     const auto branch = numbers<T>(kCount, 19);
     std::vector<T> sum(kCount);
+    const auto bias = numbers<T>(kWidth, 9);
+    std::vector<float> dbias(kWidth);
+    affine_forward(x.data(), w.data(), bias.data(), y.data(), kRows, kWidth), keep(type + " affine y", y);
+    affine_backward(dy.data(), x.data(), w.data(), dx.data(), dw.data(), dbias.data(), kRows, kWidth);
+    keep(type + " affine dx", dx), keep(type + " affine dscale", dw), keep(type + " affine dbias", dbias);
     add_rms_norm_forward(x.data(), branch.data(), w.data(), sum.data(), y.data(), rstd.data(), kRows, kWidth, 1e-5f);
     add_rms_norm_backward(x.data(), dy.data(), sum.data(), w.data(), rstd.data(), dx.data(), dw.data(), kRows, kWidth);
     keep(type + " add_rms_norm sum", sum), keep(type + " add_rms_norm y", y), keep(type + " add_rms_norm dx", dx);
@@ -110,6 +117,8 @@ class IsaOutputs {
     keep(type + " swiglu out", out), keep(type + " swiglu dgate", dgate), keep(type + " swiglu dup", dup);
 
     std::vector<float> sum = numbers<float>(kCount, 7);
+    gelu_forward(gate.data(), out.data(), kCount), gelu_backward(dout.data(), gate.data(), dgate.data(), kCount);
+    keep(type + " gelu y", out), keep(type + " gelu dx", dgate);
     accumulate(sum.data(), out.data(), kCount);
     keep(type + " accumulate", sum);
 

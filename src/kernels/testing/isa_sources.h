@@ -3,9 +3,11 @@
 // NOLINTBEGIN(bugprone-suspicious-include)
 #include "kernels/cpu/accumulate.cpp"
 #include "kernels/cpu/adamw.cpp"
+#include "kernels/cpu/affine.cpp"
 #include "kernels/cpu/cache_attention.cpp"
 #include "kernels/cpu/cross_entropy.cpp"
 #include "kernels/cpu/expert_activation.cpp"
+#include "kernels/cpu/gelu.cpp"
 #include "kernels/cpu/norm.cpp"
 #include "kernels/cpu/rope.cpp"
 #include "kernels/cpu/router.cpp"

@@ -11,6 +11,7 @@
 #include "guarded/device.h"
 #include "ops/document_tables.h"
 #include "ops/embedding.h"
+#include "ops/gelu.h"
 #include "ops/linear.h"
 #include "ops/swiglu.h"
 #include "ops/testing/op_testing.h"
@@ -102,7 +103,7 @@ TEST_P(OnDevice, NormsGiveWhatTheyGiveOnTheCpu) {
   expect_near(there_too.grad, weight.grad, 264, "dw");
 }
 
-TEST_P(OnDevice, SwigluAndRopeHaveTheBitsOfTheCpu) {
+TEST_P(OnDevice, SwigluGeluAndRopeHaveTheBitsOfTheCpu) {
   const Tensor gate = normal({33, 64}, 1, dtype()), up = normal({33, 64}, 2, dtype());
   const Tensor dy = normal({33, 64}, 3, dtype());
   const auto activation = [](const auto& in) { return swiglu(in[0], in[1]); };
@@ -111,6 +112,11 @@ TEST_P(OnDevice, SwigluAndRopeHaveTheBitsOfTheCpu) {
   expect_same(actual.y, expected.y, 1, "swiglu");
   expect_same(actual.dx[0], expected.dx[0], 1, "dgate");
   expect_same(actual.dx[1], expected.dx[1], 1, "dup");
+
+  const auto gelu = [](const auto& in) { return gelu_tanh(in[0]); };
+  const Outcome one = run(gelu, {gate}, dy), one_there = run(gelu, {there(gate)}, there(dy));
+  expect_same(one_there.y, one.y, 1, "gelu");
+  expect_same(one_there.dx[0], one.dx[0], 1, "gelu dx");
 
   const Rotation rotation = make_rotation(at::arange(12, at::kLong), inverse_frequency(32, 1e4));
   const Rotation turned = {there(rotation.cos), there(rotation.sin)};

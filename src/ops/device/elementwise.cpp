@@ -5,6 +5,7 @@
 #include "kernels/cuda/elementwise.h"
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
+#include "ops/gelu.h"
 #include "ops/swiglu.h"
 
 namespace athanor::ops::device {
@@ -82,6 +83,37 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
   ATHANOR_ASSERT(gate.sizes() == up.sizes());
   const Tensor g = gate.contiguous(), u = up.contiguous();
   return at::GradMode::is_enabled() ? Swiglu::apply(g, u) : activation(g, u);
+}
+
+namespace {
+
+struct Gelu : torch::autograd::Function<Gelu> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+    ctx->save_for_backward({x});
+    const Tensor y = at::empty_like(x);
+    const OnStream stream(x);
+    with_element(x, [&](auto* tag) {
+      using T = std::decay_t<decltype(*tag)>;
+      kernels::cuda::gelu_forward<T>(stream, data<T>(x), data<T>(y), x.numel());
+    });
+    return y;
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
+    const OnStream stream(x);
+    with_element(x, [&](auto* tag) {
+      using T = std::decay_t<decltype(*tag)>;
+      kernels::cuda::gelu_backward<T>(stream, data<T>(dy), data<T>(x), data<T>(dx), x.numel());
+    });
+    return {dx};
+  }
+};
+
+}  // namespace
+
+Tensor gelu_tanh(const Tensor& x) {
+  if (!has_kernels(x)) return portable::gelu_tanh(x);
+  return Gelu::apply(x.contiguous());
 }
 
 }  // namespace athanor::ops::device

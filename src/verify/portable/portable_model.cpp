@@ -21,6 +21,12 @@ Tensor layer_norm(const Tensor& x, double eps) {
   return centred / at::sqrt(centred.square().mean(-1, true) + eps);
 }
 
+// Hendrycks and Gimpel 2016, the approximation with tanh.
+Tensor gelu_tanh(const Tensor& x) {
+  const Tensor inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
+  return 0.5 * x * (1 + at::tanh(inner));
+}
+
 Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down) {
   const Tensor g = at::linear(x, gate);
   return at::linear(g * at::sigmoid(g) * at::linear(x, up), down);
@@ -154,6 +160,7 @@ class Decoder {
     const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == AttentionScope::kDocument, end_of_document);
     Losses losses;
     Tensor x = at::embedding(weight(model_.embedding.weight()), tokens_BT);
+    if (model_.positions) x = x + at::embedding(weight(model_.positions->weight()), sight.position_BT.to(at::kLong));
     for (const LayerSpec& layer : model_.layers) {
       x = x + attention(layer.attention, norm(x, layer.input_norm), sight);
       const Tensor normed = norm(x, layer.post_attention_norm);
@@ -173,10 +180,15 @@ class Decoder {
   }
 
   Tensor norm(const Tensor& x, const NormSpec& norm) const {
-    return norm.kind == NormKind::kRms ? rms_norm(x, weight(norm.weight()), norm.eps) : layer_norm(x, norm.eps);
+    if (norm.kind == NormKind::kRms) return rms_norm(x, weight(norm.weight()), norm.eps);
+    const Tensor normed = layer_norm(x, norm.eps);
+    return norm.has_bias() ? normed * weight(norm.weight()) + weight(norm.bias()) : normed;
   }
 
-  Tensor linear(const Tensor& x, const LinearSpec& linear) const { return at::linear(x, weight(linear.weight())); }
+  Tensor linear(const Tensor& x, const LinearSpec& linear) const {
+    const Tensor y = at::linear(x, weight(linear.weight()));
+    return linear.has_bias ? y + weight(linear.bias()) : y;
+  }
 
   // Returns queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, rotated.
   Tensor project(const AttentionSpec& a, const Tensor& x, bool is_query, const Sight& sight) const {
@@ -186,7 +198,7 @@ class Decoder {
     if (a.clip > 0) y = y.clamp(-a.clip, a.clip);
     y = y.view({x.size(0), x.size(1), is_query ? a.heads : a.kv_heads, a.head_dim});
     if (a.qk_norm == QkNorm::kHead) y = rms_norm(y, weight(scale), a.norm_eps);
-    return rotate(y, sight.position_BT, rotation_);
+    return a.rotates ? rotate(y, sight.position_BT, rotation_) : y;
   }
 
   Tensor attention(const AttentionSpec& a, const Tensor& x, const Sight& sight) const {
@@ -205,7 +217,8 @@ class Decoder {
   }
 
   Tensor dense(const FeedForwardSpec& f, const Tensor& x) const {
-    return swiglu(x, weight(f.gate.weight()), weight(f.up.weight()), weight(f.down.weight()));
+    if (!f.gate) return linear(gelu_tanh(linear(x, f.up)), f.down);
+    return swiglu(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
   }
 
   Tensor sparse(const SparseSpec& s, const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {

@@ -18,16 +18,16 @@ using portable::Parameters;
 
 constexpr int64_t kEndOfDocument = 0;  // as in make_verify_batch
 
-// Returns normal numbers by (seed, name, element) in fp32; norms are 1; each times its factor.
+// Returns normal numbers by (seed, name, element) in fp32; norms are 1 and biases 0; each times its factor.
 Parameters initial_parameters(const RunConfig& config) {
   Parameters parameters;
   for (const ParameterSpec& spec : make_inventory(config.model)) {
     const double factor = initial_factor(spec.width, width_ratio(config.optimizer, config.model));
-    Tensor values = at::full(spec.shape, factor, at::kFloat);
+    Tensor values = at::full(spec.shape, spec.initial == Initial::kZero ? 0 : factor, at::kFloat);
     if (spec.initial == Initial::kNormal) {
       const CounterRandom random(static_cast<uint64_t>(config.train.seed), spec.name);
       random.fill_normal(values.data_ptr<float>(), 0, static_cast<uint64_t>(values.numel()),
-                         config.model.initializer_range * factor);
+                         config.model.initializer_range * spec.deviation * factor);
     }
     parameters.emplace(spec.name, values.to(at::kDouble).requires_grad_());
   }

@@ -80,7 +80,7 @@ class PortableTest : public FolderTest {
 };
 
 TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
-  for (const char* family : {"olmo", "llama", "qwen3"}) expect_equal(dense(family), family);
+  for (const char* family : {"olmo", "llama", "qwen3", "gpt2"}) expect_equal(dense(family), family);
   for (const char* family : {"olmoe", "qwen3_moe"}) expect_equal(sparse(family), family);
 }
 

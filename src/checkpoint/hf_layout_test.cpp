@@ -1,0 +1,49 @@
+#include "checkpoint/hf_layout.h"
+
+#include <gtest/gtest.h>
+
+namespace athanor::hf_layout_test {
+namespace {
+
+// Where the element of row r and column c lies in its tensor.
+int64_t place(const HfPart& part, int64_t r, int64_t c) {
+  return part.at + r * part.row_stride + c * part.column_stride;
+}
+
+ParameterSpec matrix(int64_t rows, int64_t columns, FileForm form) {
+  return {.name = "k_proj.weight", .shape = {rows, columns}, .role = Role::kKey, .layer = 0, .form = std::move(form)};
+}
+
+TEST(HfParts, AMatrixOfItsOwnLiesAsItIs) {
+  const HfPart part = hf_parts(matrix(2, 3, {})).at(0);
+  EXPECT_EQ(part.tensor, "k_proj.weight");
+  EXPECT_EQ(part.shape, (Shape{2, 3}));
+  EXPECT_TRUE(part.is_contiguous());
+}
+
+TEST(HfParts, AFusedMatrixIsRowsOfTheTensor) {
+  const HfPart part = hf_parts(matrix(2, 3, {.fused = "qkv.weight", .first_row = 4, .rows = 8})).at(0);
+  EXPECT_EQ(part.tensor, "qkv.weight");
+  EXPECT_EQ(part.shape, (Shape{8, 3}));
+  EXPECT_TRUE(part.is_contiguous());
+  EXPECT_EQ(place(part, 1, 2), (4 + 1) * 3 + 2);
+}
+
+TEST(HfParts, AFusedAndTransposedMatrixIsColumnsOfTheTensor) {
+  const HfPart part =
+      hf_parts(matrix(2, 3, {.fused = "c_attn.weight", .first_row = 4, .rows = 8, .transposed = true})).at(0);
+  EXPECT_EQ(part.shape, (Shape{3, 8}));
+  EXPECT_FALSE(part.is_contiguous());
+  EXPECT_EQ(place(part, 1, 2), 2 * 8 + 4 + 1);
+}
+
+TEST(HfParts, AFusedBiasIsARangeOfTheTensor) {
+  ParameterSpec bias = matrix(2, 1, {.fused = "c_attn.bias", .first_row = 4, .rows = 8});
+  bias.shape = {2};
+  const HfPart part = hf_parts(bias).at(0);
+  EXPECT_EQ(part.shape, (Shape{8}));
+  EXPECT_EQ(place(part, 1, 0), 5);
+}
+
+}  // namespace
+}  // namespace athanor::hf_layout_test

@@ -1,0 +1,62 @@
+#include "ops/gelu.h"
+
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/gelu.h"
+#include "ops/device.h"
+
+namespace athanor::ops {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+Tensor forward_of(const Tensor& x) {
+  const Tensor y = at::empty_like(x);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T* from = pointer<T>(x);
+    T* to = pointer<T>(y);
+    for_rows(x.numel(), 1,
+             [&](int64_t begin, int64_t end) { kernels::gelu_forward(from + begin, to + begin, end - begin); });
+  });
+  return y;
+}
+
+struct Gelu : torch::autograd::Function<Gelu> {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+    ctx->save_for_backward({x});
+    return forward_of(x);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
+    with_element(x, [&](auto* tag) {
+      using T = std::decay_t<decltype(*tag)>;
+      const T *from = pointer<T>(x), *d = pointer<T>(dy);
+      T* to = pointer<T>(dx);
+      for_rows(x.numel(), 1, [&](int64_t begin, int64_t end) {
+        kernels::gelu_backward(d + begin, from + begin, to + begin, end - begin);
+      });
+    });
+    return {dx};
+  }
+};
+
+}  // namespace
+
+// libtorch's own form for CPUs computes the last elements of a tensor by another function than the others, so that the
+// bits of a token would depend on its place.
+Tensor gelu_tanh(const Tensor& x) {
+  if (device::takes(x)) return device::gelu_tanh(x);
+  return at::GradMode::is_enabled() ? Gelu::apply(x.contiguous()) : forward_of(x.contiguous());
+}
+
+namespace portable {
+Tensor gelu_tanh(const Tensor& x) {
+  const Tensor wide = x.to(wide_type(x)), near = wide.clamp(-kernels::kGeluFar, kernels::kGeluFar);
+  const Tensor inner = 0.7978845608028654 * (near + 0.044715 * near * near * near);
+  return (wide * at::sigmoid(2 * inner)).to(x.scalar_type());
+}
+}  // namespace portable
+
+}  // namespace athanor::ops
