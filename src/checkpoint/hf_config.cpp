@@ -77,11 +77,41 @@ const char* own_name(const Family& family, const char* name) {
   return found == family.config_names.end() ? name : found->second.c_str();
 }
 
+// The name under which a file has a member: its own, or that of Llama where `transformers` reads this, too.
+const char* given_name(const Family& family, const Json& json, const char* name) {
+  const char* own = own_name(family, name);
+  return !json.contains(own) && family.config_aliases.contains(name) ? name : own;
+}
+
+// Members of Llama that a family does not have.
+bool is_of_others(const Family& family, const std::string& name) {
+  static const std::set<std::string, std::less<>> rotary = {"partial_rotary_factor", "rope_parameters", "rope_scaling",
+                                                            "rope_theta"};
+  if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
+  if (!family.grouped_keys && name == "num_key_value_heads") return true;
+  return family.config_names.contains(name) && !family.config_aliases.contains(name);
+}
+
+// A file with both names of a member has one value of it.
+void refuse_two_values(const Family& family, const Json& json, std::vector<std::string>& problems) {
+  for (const std::string& name : family.config_aliases) {
+    const char* own = own_name(family, name.c_str());
+    if (json.contains(own) && json.contains(name) && json[own] != json[name])
+      problems.push_back(fmt::format("{} is {} and {} is {}, which are two names of one member", own,
+                                     JsonMembers::shown(json[own]), name, JsonMembers::shown(json[name])));
+  }
+}
+
 void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
   const ActivationNames activation = activation_names(family.feed_forward);
-  const auto* given = members.find(own_name(family, "hidden_act"));
-  if (!given || *given != activation.other) members.only(own_name(family, "hidden_act"), activation.name);
+  const char* activation_key = own_name(family, "hidden_act");
+  const auto* given = members.find(activation_key);
+  const bool has_other = std::string_view(activation.other) != "";
+  if (given && *given != activation.name && (!has_other || *given != activation.other))
+    problems.push_back(fmt::format("{} = {} is not supported, only \"{}\"{}", activation_key,
+                                   JsonMembers::shown(*given), activation.name,
+                                   has_other ? fmt::format(" or \"{}\"", activation.other) : ""));
   members.only("scale_attn_weights", true);
   members.only("scale_attn_by_inverse_layer_idx", false);
   members.only("reorder_and_upcast_attn", false);
@@ -106,11 +136,12 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
 
 // Members of every configuration in `transformers` that change no logits of the families here, and those that other
 // programs leave. Members that we read, or refuse with any other value than one, are in the second list.
-const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
-                                                           "_attn_implementation",
+const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation",
                                                            "_attn_implementation_autoset",
                                                            "_flash_attn_2_enabled",
+                                                           "_name_or_path",
                                                            "attn_implementation",
+                                                           "attn_pdrop",
                                                            "auto_map",
                                                            "bad_words_ids",
                                                            "begin_suppress_tokens",
@@ -121,15 +152,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
                                                            "do_sample",
                                                            "dtype",
                                                            "early_stopping",
-                                                           "attn_pdrop",
                                                            "embd_pdrop",
-                                                           "resid_pdrop",
-                                                           "n_ctx",
-                                                           "summary_activation",
-                                                           "summary_first_dropout",
-                                                           "summary_proj_to_labels",
-                                                           "summary_type",
-                                                           "summary_use_proj",
                                                            "encoder_no_repeat_ngram_size",
                                                            "exponential_decay_length_penalty",
                                                            "finetuning_task",
@@ -144,6 +167,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
                                                            "max_length",
                                                            "max_window_layers",
                                                            "min_length",
+                                                           "n_ctx",
                                                            "no_repeat_ngram_size",
                                                            "num_beam_groups",
                                                            "num_beams",
@@ -159,9 +183,15 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
                                                            "pruned_heads",
                                                            "remove_invalid_values",
                                                            "repetition_penalty",
+                                                           "resid_pdrop",
                                                            "return_dict",
                                                            "return_dict_in_generate",
                                                            "sep_token_id",
+                                                           "summary_activation",
+                                                           "summary_first_dropout",
+                                                           "summary_proj_to_labels",
+                                                           "summary_type",
+                                                           "summary_use_proj",
                                                            "suppress_tokens",
                                                            "task_specific_params",
                                                            "temperature",
@@ -181,7 +211,6 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_name_or_path",
                                                            "use_mrope"};
 const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "architectures",
-                                                         "model_type",
                                                          "attention_bias",
                                                          "attention_dropout",
                                                          "bos_token_id",
@@ -199,6 +228,7 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "max_position_embeddings",
                                                          "mlp_bias",
                                                          "mlp_only_layers",
+                                                         "model_type",
                                                          "moe_intermediate_size",
                                                          "norm_topk_prob",
                                                          "num_attention_heads",
@@ -210,10 +240,10 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "pad_token_id",
                                                          "partial_rotary_factor",
                                                          "quantization_config",
+                                                         "reorder_and_upcast_attn",
                                                          "rms_norm_eps",
                                                          "rope_parameters",
                                                          "rope_scaling",
-                                                         "reorder_and_upcast_attn",
                                                          "rope_theta",
                                                          "router_aux_loss_coef",
                                                          "scale_attn_by_inverse_layer_idx",
@@ -228,7 +258,8 @@ std::vector<std::string> find_unknown_members(const Family& family, const Json& 
   std::set<std::string, std::less<>> own;
   for (const auto& [name, of_family] : family.config_names) own.insert(of_family);
   for (const auto& [key, value] : json.items()) {
-    if (!value.is_null() && !kWithoutEffect.contains(key) && !kReadMembers.contains(key) && !own.contains(key))
+    if (!value.is_null() && !kWithoutEffect.contains(key) && !own.contains(key) &&
+        (!kReadMembers.contains(key) || is_of_others(family, key)))
       unknown.push_back(fmt::format("{} = {}", shown_text(key), JsonMembers::shown(value)));
   }
   return unknown;
@@ -238,7 +269,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   JsonMembers members(json, problems);
   ModelConfig m = family.defaults;
   m.family = family.name;
-  const auto own = [&](const char* name) { return own_name(family, name); };
+  const auto own = [&](const char* name) { return given_name(family, json, name); };
   m.vocab_size = members.size("vocab_size", m.vocab_size);
   m.hidden_size = members.size(own("hidden_size"), m.hidden_size);
   m.intermediate_size =
@@ -246,7 +277,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
                    family.feed_forward_factor > 0 ? family.feed_forward_factor * m.hidden_size : m.intermediate_size);
   m.num_hidden_layers = members.size(own("num_hidden_layers"), m.num_hidden_layers);
   m.num_attention_heads = members.size(own("num_attention_heads"), m.num_attention_heads);
-  m.num_key_value_heads = members.size("num_key_value_heads", m.num_key_value_heads);
+  if (family.grouped_keys) m.num_key_value_heads = members.size("num_key_value_heads", m.num_key_value_heads);
   if (m.num_key_value_heads == 0) m.num_key_value_heads = m.num_attention_heads;
   m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
   m.max_position_embeddings = members.size(own("max_position_embeddings"), m.max_position_embeddings);
@@ -306,6 +337,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   config.pad_token_id = members.token_id("pad_token_id", family.default_pad);
   config.router_aux_loss_coef = members.number("router_aux_loss_coef", family.default_aux_loss_coef);
   refuse_what_we_do_not_compute(family, json, problems);
+  refuse_two_values(family, json, problems);
   config.unknown_members = find_unknown_members(family, json);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);

@@ -150,9 +150,27 @@ TEST(HfConfig, Gpt2HasNamesOfItsOwn) {
   EXPECT_EQ(written["activation_function"], "gelu_new");
   for (const char* of_llama : {"hidden_size", "num_key_value_heads", "rope_theta", "rms_norm_eps", "hidden_act"})
     EXPECT_FALSE(written.contains(of_llama)) << of_llama;
-  EXPECT_SAYS(refusal(gpt2(), {{"activation_function", "gelu"}}), "activation_function = \"gelu\"");
+  EXPECT_SAYS(refusal(gpt2(), {{"activation_function", "gelu"}}),
+              "activation_function = \"gelu\" is not supported, only \"gelu_new\" or \"gelu_pytorch_tanh\"");
   EXPECT_SAYS(refusal(gpt2(), {{"reorder_and_upcast_attn", true}}), "reorder_and_upcast_attn = true");
   EXPECT_SAYS(refusal(gpt2(), {{"n_head", "12"}}), "n_head");
+}
+
+TEST(HfConfig, Gpt2IsReadUnderTheNamesThatTransformersTakesForItsOwn) {
+  auto json = gpt2();
+  json.erase("n_head");
+  json["num_attention_heads"] = 6;
+  EXPECT_EQ(parse(json).model.num_attention_heads, 6);
+  json["n_head"] = 12;
+  EXPECT_SAYS(refusal(json, {{"n_layer", 12}}),
+              "n_head is 12 and num_attention_heads is 6, which are two names of one member");
+  json = gpt2();
+  for (const char* of_llama : {"rms_norm_eps", "intermediate_size", "rope_theta", "num_key_value_heads"})
+    json[of_llama] = 2;
+  const auto config = parse(json);
+  EXPECT_EQ(config.unknown_members.size(), 4u) << "transformers does not read them for this family";
+  EXPECT_EQ(config.model.kv_heads(), 12);
+  EXPECT_EQ(config.model.intermediate_size, 3072);
 }
 
 TEST(HfConfig, LlamaWithItsRopeIsRead) {

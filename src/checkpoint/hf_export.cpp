@@ -33,9 +33,8 @@ struct StoredTensor {
   std::vector<Piece> pieces;
 
   int64_t count() const { return num_elements(shape).value(); }
-  int64_t width() const {
-    return shape.size() > 1 ? shape.back() : 1;
-  }  ///< the elements in a row; a vector has rows of one
+  /// The elements in a row; a vector has rows of one.
+  int64_t width() const { return shape.size() > 1 ? shape.back() : 1; }
 };
 
 std::vector<StoredTensor> list_tensors(const std::vector<ParameterSpec>& parameters) {

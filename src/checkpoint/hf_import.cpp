@@ -117,7 +117,9 @@ void HfFolder::open_files(const fs::path& folder) {
 // "layers.0.…" for "model.layers.0.…". `transformers` reads these, too.
 void HfFolder::add_prefix() {
   const std::string embedding = embedding_of(config_.model), prefix = embedding.substr(0, embedding.find('.') + 1);
-  if (!stored_.contains(embedding.substr(prefix.size()))) return;
+  const bool has_prefix =
+      std::ranges::any_of(stored_, [&](const auto& each) { return each.first.starts_with(prefix); });
+  if (has_prefix) return;
   std::map<std::string, Stored> renamed;
   for (auto& [name, stored] : stored_) renamed.emplace(name == output_of(config_.model) ? name : prefix + name, stored);
   stored_ = std::move(renamed);
@@ -153,10 +155,10 @@ const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::str
   found->second.used = true;
   const auto& entry = found->second.file->entry(found->second.tensor);
   if (entry.shape != part.shape)
-    return add(
-        fmt::format("{} has shape {}, expected {}", part.tensor, shape_text(entry.shape), shape_text(part.shape)));
+    return add(fmt::format("{} has shape {}, expected {}", found->second.tensor, shape_text(entry.shape),
+                           shape_text(part.shape)));
   if (!widen_to_float(entry.dtype, nullptr, 0, nullptr))
-    return add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", part.tensor, dtype_name(entry.dtype)));
+    return add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", found->second.tensor, dtype_name(entry.dtype)));
   return &found->second;
 }
 
@@ -176,33 +178,44 @@ void HfFolder::locate_parameters(const std::string& where) {
   std::vector<std::string> problems;
   for (const auto& parameter : parameters_) located_[parameter.name] = locate(parameter, problems);
   for (const auto& [name, stored] : stored_) {
-    if (!stored.used && !may_be_ignored(name, config_.model)) problems.push_back(name + " is unexpected");
+    if (!stored.used && !may_be_ignored(name, config_.model)) problems.push_back(stored.tensor + " is unexpected");
   }
   if (problems.empty()) return;
   fail<CheckpointError>("{}: the weights do not fit config.json: {}", where, join_first(problems, 8, "; "));
 }
 
-void HfFolder::Segment::read(int64_t first, std::span<float> out) const {
-  if (part.is_contiguous()) return file->read_floats(tensor, part.at + first, out);
-  // Whole rows as far as possible, and parts of rows at both ends.
-  for (int64_t done = 0, size = std::ssize(out); done < size;) {
-    const int64_t row = (first + done) / part.columns, column = (first + done) % part.columns;
-    const int64_t whole_rows = column == 0 ? (size - done) / part.columns : 0, rows = std::max<int64_t>(1, whole_rows);
-    const int64_t columns = whole_rows > 0 ? part.columns : std::min(part.columns - column, size - done);
-    read_block(row, rows, column, columns, out.data() + done);
-    done += rows * columns;
+std::shared_ptr<const HfFolder::Slab> HfFolder::slab(const Segment& segment, int64_t first_row, int64_t rows) const {
+  constexpr size_t kKept = 4;  // a few threads may read different parts
+  const std::lock_guard lock(slabs_->mutex);
+  auto& last = slabs_->last;
+  const auto found = std::ranges::find_if(
+      last, [&](const auto& each) { return each->of == &segment && each->first_row == first_row; });
+  if (found != last.end()) return *found;
+  const HfPart& part = segment.part;
+  std::vector<float> stored(static_cast<size_t>(rows * part.columns)), values(stored.size());
+  segment.file->read_runs(segment.tensor, part.at + first_row, part.column_stride, part.columns, rows, stored);
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t column = 0; column < part.columns; ++column)
+      values[static_cast<size_t>(row * part.columns + column)] = stored[static_cast<size_t>(column * rows + row)];
   }
+  last.push_front(std::make_shared<const Slab>(Slab{&segment, first_row, std::move(values)}));
+  if (last.size() > kKept) last.pop_back();
+  return last.front();
 }
 
-// One of the strides is 1: along that, the block's elements lie one after the other.
-void HfFolder::Segment::read_block(int64_t row, int64_t rows, int64_t column, int64_t columns, float* out) const {
-  const bool by_row = part.column_stride == 1;
-  const int64_t runs = by_row ? rows : columns, length = by_row ? columns : rows;
-  const int64_t from = part.at + row * part.row_stride + column * part.column_stride;
-  std::vector<float> run(static_cast<size_t>(length));
-  for (int64_t r = 0; r < runs; ++r) {
-    file->read_floats(tensor, from + r * (by_row ? part.row_stride : part.column_stride), run);
-    for (int64_t i = 0; i < length; ++i) out[by_row ? r * columns + i : i * columns + r] = run[static_cast<size_t>(i)];
+void HfFolder::read(const Segment& segment, int64_t first, std::span<float> out) const {
+  constexpr int64_t kSlabElements = 1 << 20;
+  const HfPart& part = segment.part;
+  if (part.is_contiguous()) return segment.file->read_floats(segment.tensor, part.at + first, out);
+  ATHANOR_ASSERT(part.row_stride == 1);  // it is stored transposed
+  const int64_t at_once = std::clamp<int64_t>(kSlabElements / part.columns, 1, part.rows);
+  while (!out.empty()) {
+    const int64_t begin = first / part.columns / at_once * at_once, rows = std::min(at_once, part.rows - begin);
+    const int64_t skip = first - begin * part.columns, count = std::min(rows * part.columns - skip, std::ssize(out));
+    const auto here = slab(segment, begin, rows);
+    std::copy_n(here->values.begin() + skip, count, out.begin());
+    first += count;
+    out = out.subspan(static_cast<size_t>(count));
   }
 }
 
@@ -216,7 +229,7 @@ void HfFolder::read(const std::string& name, int64_t first, std::span<float> out
     const int64_t skip = first - segment.part.first;
     if (skip >= segment.part.count()) continue;
     const auto count = std::min<int64_t>(segment.part.count() - skip, std::ssize(out));
-    segment.read(skip, out.first(static_cast<size_t>(count)));
+    read(segment, skip, out.first(static_cast<size_t>(count)));
     out = out.subspan(static_cast<size_t>(count));
     first += count;
   }

@@ -1,8 +1,11 @@
 #pragma once
 // Reads a `transformers` folder as our parameters: config.json and the weights of one or several safetensors files.
 
+#include <deque>
 #include <filesystem>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,10 +43,17 @@ class HfFolder {
     const SafetensorsFile* file;
     std::string tensor;  // its name in the file
     HfPart part;
-
-    /// Reads elements [first, first + out.size()) of the part.
-    void read(int64_t first, std::span<float> out) const;
-    void read_block(int64_t row, int64_t rows, int64_t column, int64_t columns, float* out) const;
+  };
+  /// Rows of a part that is stored transposed, of the last that were read: to read a row alone would be to read an
+  /// element here and there all over the tensor.
+  struct Slab {
+    const Segment* of;
+    int64_t first_row;
+    std::vector<float> values;  // [rows, columns]
+  };
+  struct Slabs {
+    std::mutex mutex;
+    std::deque<std::shared_ptr<const Slab>> last;
   };
   struct Located {
     int64_t num_elements = 0;
@@ -61,6 +71,9 @@ class HfFolder {
   void add_prefix();
   void settle_output_layer();
   void locate_parameters(const std::string& where);
+  /// Reads elements [first, first + out.size()) of a part.
+  void read(const Segment& segment, int64_t first, std::span<float> out) const;
+  std::shared_ptr<const Slab> slab(const Segment& segment, int64_t first_row, int64_t rows) const;
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
   /// Returns where the part's tensor is, and marks it as used; null, with a problem added, if it is missing or does not
   /// fit.
@@ -71,6 +84,7 @@ class HfFolder {
   std::map<std::string, SafetensorsFile> files_;
   std::map<std::string, Stored> stored_;
   std::map<std::string, Located> located_;
+  std::shared_ptr<Slabs> slabs_ = std::make_shared<Slabs>();
 };
 
 /// Returns true if the folder has a config.json; HfFolder::open may still refuse it.

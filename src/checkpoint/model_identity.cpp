@@ -12,6 +12,7 @@
 #include "checkpoint/hf_layout.h"
 #include "checkpoint/json_members.h"
 #include "config/checks.h"
+#include "config/families.h"
 
 namespace athanor::inline checkpoint {
 namespace {
@@ -127,7 +128,10 @@ nlohmann::json model_identity(const ModelConfig& model) {
   if (original == 0 && uses_original_length(copy.rope_scaling)) original = model.max_position_embeddings;
   JsonFields fields;
   copy.describe(fields);
-  for (const char* key : {"from", "initializer_range", "max_position_embeddings"}) fields.object.erase(key);
+  for (const char* key : {"from", "initializer_range"}) fields.object.erase(key);
+  // Learned positions are a table of the model; rotary ones are computed.
+  const Family* family = find_family(model.family);
+  if (!family || family->positions == Positions::kRotary) fields.object.erase("max_position_embeddings");
   return fields.object;
 }
 
@@ -136,9 +140,12 @@ namespace {
 // Returns the name of a field in checkpoint.allow_model_change.
 std::string name_to_allow(const std::string& key) { return key.substr(0, key.find('.')); }
 
+// True for the number of rows of a table, which may grow: new rows begin at random.
+bool has_rows(const std::string& name) { return name == "vocab_size" || name == "max_position_embeddings"; }
+
 bool may_be_allowed(const std::string& key) {
   const std::string name = name_to_allow(key);
-  return name == "rope_theta" || name == "rope_scaling" || name == "vocab_size";
+  return name == "rope_theta" || name == "rope_scaling" || has_rows(name);
 }
 
 bool grows(const nlohmann::json& there, const nlohmann::json& here) {
@@ -163,7 +170,7 @@ nlohmann::json fields_of(ModelConfig model) {
 }
 
 std::string remedy_for_written(const std::string& key) {
-  if (!may_be_allowed(key) && key != "max_position_embeddings") return "";
+  if (!may_be_allowed(key)) return "";
   return fmt::format(" (set checkpoint.allow_model_change = [\"{}\"] to change it)", name_to_allow(key));
 }
 
@@ -176,7 +183,7 @@ std::vector<std::string> check_same_model(const nlohmann::json& stored, const Mo
     const std::string line =
         fmt::format("{} is {} there, {} here", key, there ? JsonMembers::shown(*there) : "missing", here.dump());
     const bool asked = std::ranges::find(allowed, name_to_allow(key)) != allowed.end();
-    if (asked && (key != "vocab_size" || (there && grows(*there, here)))) return changes.push_back(line);
+    if (asked && (!has_rows(key) || (there && grows(*there, here)))) return changes.push_back(line);
     differences.push_back(line);
     refused.push_back(key);
   };

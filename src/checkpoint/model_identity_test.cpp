@@ -41,6 +41,25 @@ TEST(ModelChanges, AVocabularyGrowsAndNeverShrinks) {
               "vocab_size is");
 }
 
+TEST(ModelChanges, LearnedPositionsAreATableThatGrowsAndRotaryOnesAreNone) {
+  ModelConfig rotary;
+  const auto stored_rotary = model_identity(rotary);
+  rotary.max_position_embeddings = 7;
+  EXPECT_TRUE(check_same_model(stored_rotary, rotary, "run/", {}).empty());
+  ModelConfig learned;
+  learned.family = "gpt2";
+  learned.max_position_embeddings = 64;
+  const auto stored = model_identity(learned);
+  const auto with = [&](int64_t positions, const Lines& allowed) {
+    learned.max_position_embeddings = positions;
+    return check_same_model(stored, learned, "run/", allowed);
+  };
+  EXPECT_SAYS(message_of<CheckpointError>([&] { with(128, {}); }), "max_position_embeddings is 64 there, 128 here");
+  EXPECT_EQ(with(128, {"max_position_embeddings"}).size(), 1u);
+  EXPECT_SAYS(message_of<CheckpointError>([&] { with(40, {"max_position_embeddings"}); }),
+              "max_position_embeddings is");
+}
+
 class ModelFrom : public FolderTest {
  protected:
   void SetUp() override {

@@ -150,17 +150,31 @@ std::span<const std::byte> SafetensorsFile::data(const std::string& name) const 
   return bytes_.subspan(at.begin, at.end - at.begin);
 }
 
-void SafetensorsFile::read_floats(const std::string& name, int64_t first, std::span<float> out) const {
+const std::byte* SafetensorsFile::find(const std::string& name, int64_t first, int64_t count) const {
   const auto& at = entry(name);
-  const auto count = static_cast<int64_t>(out.size());
   ATHANOR_CHECK_CHECKPOINT(first >= 0 && count <= at.num_elements && first <= at.num_elements - count,
                            "{}: tensor \"{}\" has {} elements; {} from element {} on were asked for", where_, name,
                            at.num_elements, count, first);
-  const auto* source = bytes_.data() + at.begin + static_cast<uint64_t>(first) * dtype_size(at.dtype);
-  ATHANOR_CHECK_CHECKPOINT(widen_to_float(at.dtype, source, count, out.data()),
+  ATHANOR_CHECK_CHECKPOINT(widen_to_float(at.dtype, nullptr, 0, nullptr),
                            "{}: tensor \"{}\" is {}; expected F32, BF16, F16 or F64", where_, name,
                            dtype_name(at.dtype));
-  if (file_) file_->release(source, out.size() * dtype_size(at.dtype));
+  return bytes_.data() + at.begin + static_cast<uint64_t>(first) * dtype_size(at.dtype);
+}
+
+void SafetensorsFile::read_floats(const std::string& name, int64_t first, std::span<float> out) const {
+  read_runs(name, first, std::ssize(out), 1, std::ssize(out), out);
+}
+
+void SafetensorsFile::read_runs(const std::string& name, int64_t first, int64_t stride, int64_t count, int64_t length,
+                                std::span<float> out) const {
+  ATHANOR_ASSERT(count >= 1 && length >= 0 && stride >= length && std::ssize(out) == count * length);
+  const int64_t all = (count - 1) * stride + length;
+  const std::byte* source = find(name, first, all);
+  const Dtype dtype = entry(name).dtype;
+  const auto bytes = static_cast<int64_t>(dtype_size(dtype));
+  for (int64_t run = 0; run < count; ++run)
+    widen_to_float(dtype, source + run * stride * bytes, length, out.data() + run * length);
+  if (file_) file_->release(source, static_cast<uint64_t>(all * bytes));
 }
 
 }  // namespace athanor::inline checkpoint

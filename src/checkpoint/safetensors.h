@@ -45,8 +45,14 @@ class SafetensorsFile {
   /// released afterwards.
   /// @throws CheckpointError for another dtype or a range outside the tensor.
   void read_floats(const std::string& name, int64_t first, std::span<float> out) const;
+  /// Reads `count` runs of `length` elements, of which the first begins at element `first` and each next one `stride`
+  /// elements later, one after the other into `out` [count, length]. Otherwise as read_floats.
+  void read_runs(const std::string& name, int64_t first, int64_t stride, int64_t count, int64_t length,
+                 std::span<float> out) const;
 
  private:
+  /// Returns where `count` elements begin. @throws as read_floats.
+  const std::byte* find(const std::string& name, int64_t first, int64_t count) const;
   SafetensorsFile() = default;
   void parse_header();
 

@@ -109,11 +109,13 @@ struct CheckpointConfig {
     f.field("fresh_groups", fresh_groups,
             "the same for some parameters, by role or pattern as in optimizer.groups[].match: their moments begin at "
             "zero and those of the others are read");
-    f.field("allow_model_change", allow_model_change,
-            "fields of the model that may differ from those of the checkpoint or folder that it begins from (any of "
-            "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size adds rows that are "
-            "initialised as in a new model, and cannot be used with a full checkpoint",
-            each_one_of({"rope_theta", "rope_scaling", "max_position_embeddings", "vocab_size"}));
+    f.field(
+        "allow_model_change", allow_model_change,
+        "fields of the model that may differ from those of the checkpoint or folder that it begins from (any of "
+        "rope_theta, rope_scaling, max_position_embeddings, vocab_size); a larger vocab_size, or "
+        "max_position_embeddings of gpt2, adds rows that are initialised as in a new model, and cannot be used with a "
+        "full checkpoint",
+        each_one_of({"rope_theta", "rope_scaling", "max_position_embeddings", "vocab_size"}));
   }
 };
 

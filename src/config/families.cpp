@@ -122,6 +122,7 @@ Family gpt2() {
                     {"max_position_embeddings", "n_positions"},
                     {"rms_norm_eps", "layer_norm_epsilon"},
                     {"hidden_act", "activation_function"}};
+  f.config_aliases = {"hidden_size", "num_hidden_layers", "num_attention_heads", "max_position_embeddings"};
   f.buffers = {".attn.bias", ".attn.masked_bias"};
   f.defaults = defaults(50257, 768, 12, 12, 0, 3072, 1024, 1e-5);
   f.feed_forward_factor = 4;

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -78,6 +79,8 @@ struct Family {
 
   /// The names in config.json that differ from those of Llama: {"hidden_size", "n_embd"}, …
   std::map<std::string, std::string> config_names;
+  /// Those of them that `transformers` also reads under the name of Llama.
+  std::set<std::string> config_aliases;
   /// The ends of names of tensors in files that every version can compute, and older versions stored.
   std::vector<std::string> buffers = {".rotary_emb.inv_freq"};
   /// Values that `transformers` assumes for fields that config.json lacks.

@@ -47,6 +47,10 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED("model.num_attention_heads (7) must divide model.hidden_size (256)",
                  {"model.family=llama", "model.head_dim=32", "model.num_attention_heads=7"});
   EXPECT_EQ(contradictions({"model.family=qwen3", "model.head_dim=32", "model.num_attention_heads=7"}), "");
+  EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_theta=5"});
+  EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_scaling.factor=2"});
+  EXPECT_EQ(contradictions({"model.family=gpt2", "model.hidden_size=15", "model.num_attention_heads=3"}), "")
+      << "5 numbers in a head: nothing turns pairs";
 }
 
 TEST(Families, LayersWithoutExpertsFollowStepAndList) {

@@ -85,11 +85,12 @@ void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
       "model.head_dim ({}): in family {} it is model.hidden_size ({}) / model.num_attention_heads ({}); leave "
       "it out",
       head_dim, m.family, m.hidden_size, m.num_attention_heads);
+  const bool fits = head_dim % 2 == 0 || family.positions != Positions::kRotary;
   if (m.attention_head_dim > 0) {
-    found.require(head_dim % 2 == 0, "model.head_dim ({}) must be even, since rotary positions turn pairs", head_dim);
+    found.require(fits, "model.head_dim ({}) must be even, since rotary positions turn pairs", head_dim);
   } else {
     found.require(
-        head_dim % 2 == 0,
+        fits,
         "model.hidden_size ({}) / model.num_attention_heads ({}) = {} must be even, since rotary positions turn "
         "pairs; use fewer or more heads",
         m.hidden_size, m.num_attention_heads, head_dim);
@@ -148,9 +149,16 @@ void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
                 m.decoder_sparse_step, m.num_hidden_layers);
 }
 
-void check_rope_scaling(const ModelConfig& m, Findings& found) {
+void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& found) {
   const auto& r = m.rope_scaling;
   const RopeScaling unset;
+  if (family.positions != Positions::kRotary) {
+    found.require(m.rope_theta == ModelConfig{}.rope_theta && r == unset,
+                  "model.rope_theta and model.rope_scaling have no effect: the positions of {} are learned; leave them "
+                  "out",
+                  m.family);
+    return;
+  }
   const auto for_type = [&](const char* key, bool set, std::initializer_list<RopeType> types) {
     const bool used = std::ranges::any_of(types, [&](RopeType type) { return r.type() == type; });
     found.require(!set || used, "model.rope_scaling.{} has no effect with rope_type {}; leave it out, or set rope_type",
@@ -209,7 +217,7 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   check_heads(family, model, found);
   check_experts(family, model, found);
   check_layers(family, model, found);
-  check_rope_scaling(model, found);
+  check_rope_scaling(family, model, found);
   found.require(family.clips_qkv || model.clip_qkv == 0, "model.clip_qkv ({}) is for {} alone; set it to 0",
                 model.clip_qkv, families_that(&Family::clips_qkv));
   return found.take();

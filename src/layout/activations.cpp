@@ -37,15 +37,16 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
 
   StageMemory memory;
   MemoryPeak t;
-  double left = 4 * s.tokens * s.head_dim + 8 * s.seq_len;  // cos, sin, positions
-  t.take(left + s.residual());                              // the embedding's output, or what was received
+  const bool rotates = family_of(config.model).positions == Positions::kRotary;
+  double left = rotates ? 4 * s.tokens * s.head_dim + 8 * s.seq_len : 0;  // cos, sin, positions
+  t.take(left + s.residual());  // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {
     // If the vocabulary is shared, the op that puts this rank's rows among zeros saves them and their indices.
     const double rows = (s.stream() + 16 * s.tokens) / layout.tensor();
     t.take(rows);
     left += rows;
   }
-  if (stage.embeds && family_of(config.model).positions == Positions::kLearned) t.pulse(2 * s.residual());
+  if (stage.embeds && !rotates) t.pulse(2 * s.residual());
   bool branch = false;
   for (LayerMemory& layer : layers) {
     layer.forward(t, branch);

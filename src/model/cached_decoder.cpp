@@ -83,7 +83,8 @@ CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor
   check_tokens(tokens);
   const TokenNumbers numbers = numbers_on(device_, tokens, stage_.embeds ? x : Tensor());
   ids_N = numbers.ids;
-  CachedPass pass{numbers.slots, numbers.positions, {}, rotations_.of_positions(positions_of_tokens(tokens)), {}, {}};
+  CachedPass pass{numbers.slots, numbers.positions, {}, {}, {}, {}};
+  if (rotations_) pass.rotation = rotations_->of_positions(positions_of_tokens(tokens));
   if (!tokens.begin_texts()) {
     for (const int64_t past : tokens.past) pass.counts.of_row.push_back(past + 1);
     pass.counts = ops::with_keys_seen(pass.counts, numbers.positions);

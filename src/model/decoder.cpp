@@ -25,9 +25,10 @@ int64_t count_targets(const Tensor& targets) {
   return ids.numel() - std::count(id, id + ids.numel(), kernels::kNoTarget);
 }
 
-ops::RotationTables make_rotations(const ModelConfig& model, at::Device device) {
+std::optional<ops::RotationTables> make_rotations(const ModelConfig& model, at::Device device) {
+  if (family_of(model).positions != Positions::kRotary) return std::nullopt;
   const Rotary rotary = make_rotary(model);
-  return {rotary.frequency, rotary.scale, device};
+  return ops::RotationTables(rotary.frequency, rotary.scale, device);
 }
 
 }  // namespace
@@ -138,8 +139,10 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
   const ops::DocumentLengths documents =
       labels.tree ? ops::DocumentLengths{} : ops::with_tables(labels.documents, seq_len, device_);
-  const ops::Rotation rotation = labels.tree ? rotations_.of_positions(labels.tree->positions)
-                                             : rotations_.of_sequences(batch, seq_len, documents);
+  ops::Rotation rotation;
+  if (rotations_)
+    rotation = labels.tree ? rotations_->of_positions(labels.tree->positions)
+                           : rotations_->of_sequences(batch, seq_len, documents);
   const auto context = std::make_shared<const LayerContext>(
       LayerContext{rotation, documents, options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence},
                    batch, watch, labels.tree});

@@ -107,7 +107,7 @@ class Decoder : public Stage {
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 
   ModelConfig model_;
-  mutable ops::RotationTables rotations_;  // keeps what it has sent
+  mutable std::optional<ops::RotationTables> rotations_;  // keeps what it has sent; nothing if positions are learned
   DecoderOptions options_;
   StageLayers stage_;
   at::ScalarType compute_type_;

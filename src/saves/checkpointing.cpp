@@ -60,13 +60,13 @@ class FirstNotFinite {
   std::optional<NotFinite> found_;
 };
 
-// Only the embedding and the output layer have rows for tokens.
+// Only the embedding, the output layer and learned positions have rows that a model may gain.
 double initial_deviation(const RunConfig& config, const std::string& name) {
   return config.model.initializer_range *
          initial_factor(find_parameter(config.model, name).width, width_ratio(config.optimizer, config.model));
 }
 
-// The weights of a smaller vocabulary are the first of a larger one's: rows are contiguous.
+// The weights of a smaller table are the first of a larger one's: rows are contiguous.
 void read_or_begin(const HfFolder& folder, const std::map<std::string, int64_t>& stored, const TrainState& state,
                    const std::string& name, int64_t first, std::span<float> out) {
   const int64_t there = std::clamp<int64_t>(stored.at(name) - first, 0, static_cast<int64_t>(out.size()));

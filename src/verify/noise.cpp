@@ -49,12 +49,14 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   chain.add(back ? projected : width);  // queries, keys, values
   if (family_of(m).qk_norm != QkNorm::kNone) chain.add(heads);
   if (family_of(m).qk_norm == QkNorm::kWhole) chain.add_over(tensor);
-  chain.add(kFewRoundings);                  // rotation
-  chain.add(back ? seq_len : m.head_dim());  // scores
-  chain.add(seq_len);                        // softmax
-  chain.add_stored_there(back ? 2 : 1);      // probabilities, and their gradients
-  chain.add(back ? m.head_dim() : seq_len);  // weighted values
-  chain.add(back ? width : heads);           // output projection
+  const Family& family = family_of(m);
+  if (family.positions == Positions::kRotary) chain.add(kFewRoundings);  // rotation
+  if (family.biases) chain.add(kFewRoundings);                           // biases: queries, keys, values, the output
+  chain.add(back ? seq_len : m.head_dim());                              // scores
+  chain.add(seq_len);                                                    // softmax
+  chain.add_stored_there(back ? 2 : 1);                                  // probabilities, and their gradients
+  chain.add(back ? m.head_dim() : seq_len);                              // weighted values
+  chain.add(back ? width : heads);                                       // output projection
   chain.add_over(tensor);
   chain.add(1);      // residual
   chain.add(width);  // norm
@@ -66,9 +68,11 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
     chain.add(m.num_experts_per_tok);         // combine
     chain.add_stored_there(back ? 1 : 0);     // gradients of weights
   }
-  chain.add(back ? 2 * inner : width);  // gate and up
-  chain.add(kFewRoundings);             // activation
-  chain.add(back ? width : inner);      // down
+  const bool gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  chain.add(back ? (gated ? 2 : 1) * inner : width);              // gate and up
+  if (family.norm == NormKind::kLayer) chain.add(kFewRoundings);  // scales and biases of both norms
+  chain.add(kFewRoundings);                                       // activation
+  chain.add(back ? width : inner);                                // down
   chain.add_over(tensor);
   chain.add(1);  // residual
 }
@@ -94,6 +98,7 @@ double pass_variance(const RunConfig& config, double unit, bool on_device) {
 // with exact angles. An angle is position · frequency, at most its position, after four roundings (exponent, power,
 // reciprocal, product). Errors of layers do not average out: all layers use the same angles, so their errors add up.
 double angle_variance(const RunConfig& config) {
+  if (family_of(config.model).positions != Positions::kRotary) return 0;
   const double angle = static_cast<double>(config.model.num_hidden_layers * config.data.seq_len) * kUnit32;
   return angle * angle * 4 / 3;
 }

@@ -280,6 +280,11 @@ def test_the_first_files_of_gpt2_have_no_prefix_and_the_mask_of_each_layer(athan
     (tmp_path / "hf" / "tokenizer.json").write_bytes((data / "tokenizer.json").read_bytes())
     athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
     assert list(greedy_ours(athanor, tmp_path / "run", PROMPTS, 20)) == list(greedy_theirs(tmp_path / "hf", PROMPTS, 20))
+    named["h.0.mlp.c_fc.weight"] = named["h.0.mlp.c_fc.weight"].t().contiguous()  # messages have the names of the file
+    save_file(named | {"h.0.extra": masks["h.0.attn.bias"]}, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    done = athanor.run("import", tmp_path / "hf", "--out", tmp_path / "wrong", check=False)
+    assert done.returncode == 2 and "; h.0.extra is unexpected" in done.stderr, done.stderr
+    assert ": h.0.mlp.c_fc.weight has shape [48, 32], expected [32, 48]" in done.stderr, done.stderr
 
 
 @pytest.mark.parametrize("family", chosen(["olmoe", "llama", "qwen3_moe"], ["olmoe"]))

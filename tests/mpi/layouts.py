@@ -290,6 +290,8 @@ def leave_out_options_of_others(f):
 
 def draw_positions(r, f):
     """Draws the clipping of queries, keys and values, and rotary positions with their scalings."""
+    if f["model.family"] == "gpt2":
+        f = dict(f)  # what is drawn has no place there
     if f["model.family"].startswith("olmo") and r.random() < 0.3:
         f["model.clip_qkv"] = r.choice([0.2, 0.5, 2.0])
     f["model.rope_theta"] = r.choice([10000.0, 10000.0, 100.0, 1e6])
