@@ -10,7 +10,6 @@ namespace athanor::inline blocks {
 
 class LinearBlock {
  public:
-  LinearBlock() = default;
   /// @param parameters  those of this rank: with tensor ranks, its part of the matrix, and of the bias if that is
   ///        divided too.
   LinearBlock(const LinearSpec& spec, const ParameterStore& parameters)

@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/hf_members.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/json_members.h"
 #include "checkpoint/strict_json.h"
@@ -71,47 +72,9 @@ const Family& read_family(const Json& json, const std::string& where, std::vecto
   return *found;
 }
 
-// The family's name of a member, which is mostly that of Llama.
-const char* own_name(const Family& family, const char* name) {
-  const auto found = family.config_names.find(name);
-  return found == family.config_names.end() ? name : found->second.c_str();
-}
-
-// The name under which a file has a member: its own, or that of Llama where `transformers` reads this, too.
-const char* given_name(const Family& family, const Json& json, const char* name) {
-  const char* own = own_name(family, name);
-  return !json.contains(own) && family.config_aliases.contains(name) ? name : own;
-}
-
-// Members of Llama that a family does not have.
-bool is_of_others(const Family& family, const std::string& name) {
-  static const std::set<std::string, std::less<>> rotary = {"partial_rotary_factor", "rope_parameters", "rope_scaling",
-                                                            "rope_theta"};
-  if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
-  if (!family.grouped_keys && name == "num_key_value_heads") return true;
-  return family.config_names.contains(name) && !family.config_aliases.contains(name);
-}
-
-// A file with both names of a member has one value of it.
-void refuse_two_values(const Family& family, const Json& json, std::vector<std::string>& problems) {
-  for (const std::string& name : family.config_aliases) {
-    const char* own = own_name(family, name.c_str());
-    if (json.contains(own) && json.contains(name) && json[own] != json[name])
-      problems.push_back(fmt::format("{} is {} and {} is {}, which are two names of one member", own,
-                                     JsonMembers::shown(json[own]), name, JsonMembers::shown(json[name])));
-  }
-}
-
 void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
-  const ActivationNames activation = activation_names(family.feed_forward);
-  const char* activation_key = own_name(family, "hidden_act");
-  const auto* given = members.find(activation_key);
-  const bool has_other = std::string_view(activation.other) != "";
-  if (given && *given != activation.name && (!has_other || *given != activation.other))
-    problems.push_back(fmt::format("{} = {} is not supported, only \"{}\"{}", activation_key,
-                                   JsonMembers::shown(*given), activation.name,
-                                   has_other ? fmt::format(" or \"{}\"", activation.other) : ""));
+  refuse_activation(family, json, problems);
   members.only("scale_attn_weights", true);
   members.only("scale_attn_by_inverse_layer_idx", false);
   members.only("reorder_and_upcast_attn", false);
@@ -132,137 +95,6 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
     problems.push_back(
         fmt::format("layer_types = {} is not supported, only \"full_attention\" in every layer", kinds->dump()));
   }
-}
-
-// Members of every configuration in `transformers` that change no logits of the families here, and those that other
-// programs leave. Members that we read, or refuse with any other value than one, are in the second list.
-const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation",
-                                                           "_attn_implementation_autoset",
-                                                           "_flash_attn_2_enabled",
-                                                           "_name_or_path",
-                                                           "attn_implementation",
-                                                           "attn_pdrop",
-                                                           "auto_map",
-                                                           "bad_words_ids",
-                                                           "begin_suppress_tokens",
-                                                           "chunk_size_feed_forward",
-                                                           "cross_attention_hidden_size",
-                                                           "decoder_start_token_id",
-                                                           "diversity_penalty",
-                                                           "do_sample",
-                                                           "dtype",
-                                                           "early_stopping",
-                                                           "embd_pdrop",
-                                                           "encoder_no_repeat_ngram_size",
-                                                           "exponential_decay_length_penalty",
-                                                           "finetuning_task",
-                                                           "forced_bos_token_id",
-                                                           "forced_eos_token_id",
-                                                           "gradient_checkpointing",
-                                                           "id2label",
-                                                           "is_decoder",
-                                                           "keep_in_fp32",
-                                                           "label2id",
-                                                           "length_penalty",
-                                                           "max_length",
-                                                           "max_window_layers",
-                                                           "min_length",
-                                                           "n_ctx",
-                                                           "no_repeat_ngram_size",
-                                                           "num_beam_groups",
-                                                           "num_beams",
-                                                           "num_labels",
-                                                           "num_return_sequences",
-                                                           "output_attentions",
-                                                           "output_hidden_states",
-                                                           "output_router_logits",
-                                                           "output_scores",
-                                                           "prefix",
-                                                           "pretraining_tp",
-                                                           "problem_type",
-                                                           "pruned_heads",
-                                                           "remove_invalid_values",
-                                                           "repetition_penalty",
-                                                           "resid_pdrop",
-                                                           "return_dict",
-                                                           "return_dict_in_generate",
-                                                           "sep_token_id",
-                                                           "summary_activation",
-                                                           "summary_first_dropout",
-                                                           "summary_proj_to_labels",
-                                                           "summary_type",
-                                                           "summary_use_proj",
-                                                           "suppress_tokens",
-                                                           "task_specific_params",
-                                                           "temperature",
-                                                           "tf_legacy_loss",
-                                                           "tie_encoder_decoder",
-                                                           "tokenizer_class",
-                                                           "top_k",
-                                                           "top_p",
-                                                           "torch_dtype",
-                                                           "torchscript",
-                                                           "transformers_version",
-                                                           "typical_p",
-                                                           "unsloth_fixed",
-                                                           "unsloth_version",
-                                                           "use_bfloat16",
-                                                           "use_cache",
-                                                           "use_mrope"};
-const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
-                                                         "architectures",
-                                                         "attention_bias",
-                                                         "attention_dropout",
-                                                         "bos_token_id",
-                                                         "clip_qkv",
-                                                         "decoder_sparse_step",
-                                                         "eos_token_id",
-                                                         "head_dim",
-                                                         "hidden_act",
-                                                         "hidden_size",
-                                                         "initializer_range",
-                                                         "intermediate_size",
-                                                         "is_causal",
-                                                         "is_encoder_decoder",
-                                                         "layer_types",
-                                                         "max_position_embeddings",
-                                                         "mlp_bias",
-                                                         "mlp_only_layers",
-                                                         "model_type",
-                                                         "moe_intermediate_size",
-                                                         "norm_topk_prob",
-                                                         "num_attention_heads",
-                                                         "num_experts",
-                                                         "num_experts_per_tok",
-                                                         "num_hidden_layers",
-                                                         "num_key_value_heads",
-                                                         "num_local_experts",
-                                                         "pad_token_id",
-                                                         "partial_rotary_factor",
-                                                         "quantization_config",
-                                                         "reorder_and_upcast_attn",
-                                                         "rms_norm_eps",
-                                                         "rope_parameters",
-                                                         "rope_scaling",
-                                                         "rope_theta",
-                                                         "router_aux_loss_coef",
-                                                         "scale_attn_by_inverse_layer_idx",
-                                                         "scale_attn_weights",
-                                                         "sliding_window",
-                                                         "tie_word_embeddings",
-                                                         "use_sliding_window",
-                                                         "vocab_size"};
-
-std::vector<std::string> find_unknown_members(const Family& family, const Json& json) {
-  std::vector<std::string> unknown;
-  std::set<std::string, std::less<>> own;
-  for (const auto& [name, of_family] : family.config_names) own.insert(of_family);
-  for (const auto& [key, value] : json.items()) {
-    if (!value.is_null() && !kWithoutEffect.contains(key) && !own.contains(key) &&
-        (!kReadMembers.contains(key) || is_of_others(family, key)))
-      unknown.push_back(fmt::format("{} = {}", shown_text(key), JsonMembers::shown(value)));
-  }
-  return unknown;
 }
 
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
@@ -373,7 +205,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
       {own("max_position_embeddings"), m.max_position_embeddings},
       {"initializer_range", m.initializer_range},
       {"tie_word_embeddings", m.tie_word_embeddings},
-      {own("hidden_act"), activation_names(family.feed_forward).name},
+      {own("hidden_act"), activation_names(family.feed_forward).front()},
       {"use_cache", true},
       {"torch_dtype", dtype_text},  // version 4
       {"dtype", dtype_text},        // version 5

@@ -134,9 +134,9 @@ Family gpt2() {
 
 }  // namespace
 
-ActivationNames activation_names(FeedForwardKind kind) {
-  return kind == FeedForwardKind::kSwiGlu ? ActivationNames{"silu", ""}
-                                          : ActivationNames{"gelu_new", "gelu_pytorch_tanh"};
+std::vector<std::string> activation_names(FeedForwardKind kind) {
+  if (kind == FeedForwardKind::kSwiGlu) return {"silu"};
+  return {"gelu_new", "gelu_pytorch_tanh"};
 }
 
 const std::vector<Family>& families() {

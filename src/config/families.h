@@ -20,7 +20,7 @@ enum class NormKind {
 
 /// How attention knows where a token stands.
 enum class Positions {
-  kRotary,   // queries and keys are turned
+  kRotary,   // queries and keys are rotated
   kLearned,  // a vector of each position is added to the embedding
 };
 
@@ -30,11 +30,8 @@ enum class FeedForwardKind {
   kGeluTanh,  // down(gelu(up(x))), with GELU in the approximation with tanh
 };
 
-/// The name of the activation in config.json, and a second one for the same function ("" if there is none).
-struct ActivationNames {
-  const char *name, *other;
-};
-ActivationNames activation_names(FeedForwardKind kind);
+/// Returns the names of the activation in config.json; the first one is written.
+std::vector<std::string> activation_names(FeedForwardKind kind);
 
 /// RMSNorm of queries and keys before the rotary embedding.
 enum class QkNorm {

@@ -13,11 +13,6 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-template <class T>
-T* pointer_or_null(const Tensor& x) {
-  return x.defined() ? pointer<T>(x) : nullptr;
-}
-
 Tensor forward_of(const Tensor& x, const Tensor& scale, const Tensor& bias) {
   if (device::takes(x)) return portable::affine(x, scale, bias);
   const Tensor from = x.contiguous(), y = at::empty_like(from);
@@ -89,10 +84,7 @@ struct Affine : torch::autograd::Function<Affine> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
-    const auto tensor = [&](const char* name) {
-      const auto& value = ctx->saved_data[name];
-      return value.isTensor() ? value.toTensor() : Tensor();
-    };
+    const auto tensor = [&](const char* name) { return ctx->saved_data[name].toTensor(); };
     const Tensor dy = grads[0].contiguous();
     const auto run = device::takes(dy) ? backward_there : backward_here;
     const Tensor dx =
@@ -110,7 +102,7 @@ Tensor affine(const Tensor& x, const Weight& scale, const Weight& bias) {
 
 namespace portable {
 Tensor affine(const Tensor& x, const Tensor& scale, const Tensor& bias) {
-  const auto wide = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  const auto wide = wide_type(x);
   const Tensor scaled = scale.defined() ? x.to(wide) * scale.to(wide) : x.to(wide);
   return (scaled + bias.to(wide)).to(x.scalar_type());
 }

@@ -14,11 +14,6 @@ using torch::autograd::variable_list;
 
 Tensor per_row(const Tensor& x) { return at::empty({num_rows(x)}, x.options().dtype(at::kFloat)); }
 
-template <class T>
-T* pointer_or_null(const Tensor& x) {
-  return x.defined() ? pointer<T>(x) : nullptr;
-}
-
 // With a branch, this is the norm of x + branch; that sum is written into `sum`.
 Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, const Tensor& weight, const Tensor& rstd,
                    double eps) {

@@ -62,6 +62,12 @@ T* pointer(const Tensor& x) {
   return static_cast<T*>(x.data_ptr());
 }
 
+/// The same, or null for an undefined tensor.
+template <class T>
+T* pointer_or_null(const Tensor& x) {
+  return x.defined() ? pointer<T>(x) : nullptr;
+}
+
 /// Returns the type in which a portable form computes: fp32, or fp64 for fp64 arguments, so that it can be its own
 /// exact oracle.
 inline at::ScalarType wide_type(const Tensor& x) { return x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }

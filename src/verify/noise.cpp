@@ -47,9 +47,9 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
                 projected = heads + 2 * m.kv_heads() * m.head_dim();
   chain.add(width);                     // norm
   chain.add(back ? projected : width);  // queries, keys, values
-  if (family_of(m).qk_norm != QkNorm::kNone) chain.add(heads);
-  if (family_of(m).qk_norm == QkNorm::kWhole) chain.add_over(tensor);
   const Family& family = family_of(m);
+  if (family.qk_norm != QkNorm::kNone) chain.add(heads);
+  if (family.qk_norm == QkNorm::kWhole) chain.add_over(tensor);
   if (family.positions == Positions::kRotary) chain.add(kFewRoundings);  // rotation
   if (family.biases) chain.add(kFewRoundings);                           // biases: queries, keys, values, the output
   chain.add(back ? seq_len : m.head_dim());                              // scores

@@ -1,6 +1,6 @@
 """docs/dry-run.md shows what `verify --dry-run` prints: its block of output and the totals of its tables are those of this program.
 
-The scratch memory of products, a few parts in a hundred of these totals, follows the paths of the CPU, so numbers are compared within 3%.
+No number of a dry run depends on the machine, so the block is compared as text, and a total within the last digit that the page has.
 """
 import functools
 import json
@@ -12,23 +12,15 @@ import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "dry-run.md").read_text()
-WITHIN = 0.03
+LAST_DIGIT = 0.05001  # half a unit of it
 GIB = 1 << 30
-UNITS = {"B": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}
-BYTES = re.compile(r"(\d+(?:\.\d+)?)\s?(B|KiB|MiB|GiB|TiB)\b")
-
-
-def words_and_sizes(line):
-    return " ".join(BYTES.sub("SIZE", line).split()), [float(number) * UNITS[unit] for number, unit in BYTES.findall(line)]
 
 
 def test_the_report_that_the_page_shows_is_the_one_that_is_printed(athanor):
     shown = re.search(r"\n```\n\$ athanor (verify .*?)\n(\d+ ranks: .*?)\n```", PAGE, re.DOTALL)
     command = shlex.split(shown[1].replace("\\\n", " "))
     printed = athanor.run(*[ROOT / word if word.startswith("recipes/") else word for word in command]).stdout
-    for line, expected in zip(printed.strip().splitlines(), shown[2].splitlines(), strict=True):
-        words, sizes = words_and_sizes(line)
-        assert (words, sizes) == (words_and_sizes(expected)[0], pytest.approx(words_and_sizes(expected)[1], rel=WITHIN))
+    assert printed.strip().splitlines() == shown[2].splitlines()
 
 
 @functools.cache
@@ -48,9 +40,9 @@ def test_the_totals_of_the_mula_models_are_those_of_their_dry_runs(athanor):
     rows = rows_of(r"\| Mula-")
     assert len(rows) == 5
     for name, *_, shown, _ in rows:
-        assert total(athanor, name.lower(), 3072) == pytest.approx(float(shown.removesuffix(" GiB")), rel=WITHIN), name
+        assert total(athanor, name.lower(), 3072) == pytest.approx(float(shown.removesuffix(" GiB")), abs=LAST_DIGIT), name
     shown = float(re.search(r"the rank would need (\S+) GiB in total", PAGE)[1])
-    assert total(athanor, "mula-220b-a10b", 3072, "parallelism.recompute=[]") == pytest.approx(shown, rel=WITHIN)
+    assert total(athanor, "mula-220b-a10b", 3072, "parallelism.recompute=[]") == pytest.approx(shown, abs=LAST_DIGIT)
 
 
 def test_the_totals_of_qwen3_are_those_of_its_dry_runs(athanor):
@@ -59,4 +51,4 @@ def test_the_totals_of_qwen3_are_those_of_its_dry_runs(athanor):
         ranks = int(devices.split()[0])
         settings = ["train.micro_batch_size=8", f"train.global_batch_size={8 * ranks}"]
         for shown, more in ((plain, []), (recomputed, [again])):
-            assert total(athanor, "qwen3-30b-a3b", ranks, *settings, *more) == pytest.approx(float(shown.split()[0]), rel=WITHIN), (devices, more)
+            assert total(athanor, "qwen3-30b-a3b", ranks, *settings, *more) == pytest.approx(float(shown.split()[0]), abs=LAST_DIGIT), (devices, more)

@@ -1,0 +1,182 @@
+#include "checkpoint/hf_members.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/text.h"
+#include "checkpoint/json_members.h"
+
+namespace athanor::inline checkpoint {
+namespace {
+
+// Members of every configuration in `transformers` that change no logits of the families here, and those that other
+// programs leave. Members that we read, or refuse with any other value than one, are in the second list.
+const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation",
+                                                           "_attn_implementation_autoset",
+                                                           "_flash_attn_2_enabled",
+                                                           "_name_or_path",
+                                                           "attn_implementation",
+                                                           "attn_pdrop",
+                                                           "auto_map",
+                                                           "bad_words_ids",
+                                                           "begin_suppress_tokens",
+                                                           "chunk_size_feed_forward",
+                                                           "cross_attention_hidden_size",
+                                                           "decoder_start_token_id",
+                                                           "diversity_penalty",
+                                                           "do_sample",
+                                                           "dtype",
+                                                           "early_stopping",
+                                                           "embd_pdrop",
+                                                           "encoder_no_repeat_ngram_size",
+                                                           "exponential_decay_length_penalty",
+                                                           "finetuning_task",
+                                                           "forced_bos_token_id",
+                                                           "forced_eos_token_id",
+                                                           "gradient_checkpointing",
+                                                           "id2label",
+                                                           "is_decoder",
+                                                           "keep_in_fp32",
+                                                           "label2id",
+                                                           "length_penalty",
+                                                           "max_length",
+                                                           "max_window_layers",
+                                                           "min_length",
+                                                           "n_ctx",
+                                                           "no_repeat_ngram_size",
+                                                           "num_beam_groups",
+                                                           "num_beams",
+                                                           "num_labels",
+                                                           "num_return_sequences",
+                                                           "output_attentions",
+                                                           "output_hidden_states",
+                                                           "output_router_logits",
+                                                           "output_scores",
+                                                           "prefix",
+                                                           "pretraining_tp",
+                                                           "problem_type",
+                                                           "pruned_heads",
+                                                           "remove_invalid_values",
+                                                           "repetition_penalty",
+                                                           "resid_pdrop",
+                                                           "return_dict",
+                                                           "return_dict_in_generate",
+                                                           "sep_token_id",
+                                                           "summary_activation",
+                                                           "summary_first_dropout",
+                                                           "summary_proj_to_labels",
+                                                           "summary_type",
+                                                           "summary_use_proj",
+                                                           "suppress_tokens",
+                                                           "task_specific_params",
+                                                           "temperature",
+                                                           "tf_legacy_loss",
+                                                           "tie_encoder_decoder",
+                                                           "tokenizer_class",
+                                                           "top_k",
+                                                           "top_p",
+                                                           "torch_dtype",
+                                                           "torchscript",
+                                                           "transformers_version",
+                                                           "typical_p",
+                                                           "unsloth_fixed",
+                                                           "unsloth_version",
+                                                           "use_bfloat16",
+                                                           "use_cache",
+                                                           "use_mrope"};
+const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
+                                                         "architectures",
+                                                         "attention_bias",
+                                                         "attention_dropout",
+                                                         "bos_token_id",
+                                                         "clip_qkv",
+                                                         "decoder_sparse_step",
+                                                         "eos_token_id",
+                                                         "head_dim",
+                                                         "hidden_act",
+                                                         "hidden_size",
+                                                         "initializer_range",
+                                                         "intermediate_size",
+                                                         "is_causal",
+                                                         "is_encoder_decoder",
+                                                         "layer_types",
+                                                         "max_position_embeddings",
+                                                         "mlp_bias",
+                                                         "mlp_only_layers",
+                                                         "model_type",
+                                                         "moe_intermediate_size",
+                                                         "norm_topk_prob",
+                                                         "num_attention_heads",
+                                                         "num_experts",
+                                                         "num_experts_per_tok",
+                                                         "num_hidden_layers",
+                                                         "num_key_value_heads",
+                                                         "num_local_experts",
+                                                         "pad_token_id",
+                                                         "partial_rotary_factor",
+                                                         "quantization_config",
+                                                         "reorder_and_upcast_attn",
+                                                         "rms_norm_eps",
+                                                         "rope_parameters",
+                                                         "rope_scaling",
+                                                         "rope_theta",
+                                                         "router_aux_loss_coef",
+                                                         "scale_attn_by_inverse_layer_idx",
+                                                         "scale_attn_weights",
+                                                         "sliding_window",
+                                                         "tie_word_embeddings",
+                                                         "use_sliding_window",
+                                                         "vocab_size"};
+
+// Members of Llama that a family does not have.
+bool is_of_others(const Family& family, const std::string& name) {
+  static const std::set<std::string, std::less<>> rotary = {"partial_rotary_factor", "rope_parameters", "rope_scaling",
+                                                            "rope_theta"};
+  if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
+  if (!family.grouped_keys && name == "num_key_value_heads") return true;
+  return family.config_names.contains(name) && !family.config_aliases.contains(name);
+}
+
+}  // namespace
+
+const char* own_name(const Family& family, const char* name) {
+  const auto found = family.config_names.find(name);
+  return found == family.config_names.end() ? name : found->second.c_str();
+}
+
+const char* given_name(const Family& family, const nlohmann::json& json, const char* name) {
+  const char* own = own_name(family, name);
+  return !json.contains(own) && family.config_aliases.contains(name) ? name : own;
+}
+
+void refuse_two_values(const Family& family, const nlohmann::json& json, std::vector<std::string>& problems) {
+  for (const std::string& name : family.config_aliases) {
+    const char* own = own_name(family, name.c_str());
+    if (json.contains(own) && json.contains(name) && json[own] != json[name])
+      problems.push_back(fmt::format("{} is {} and {} is {}, which are two names of one member", own,
+                                     JsonMembers::shown(json[own]), name, JsonMembers::shown(json[name])));
+  }
+}
+
+void refuse_activation(const Family& family, const nlohmann::json& json, std::vector<std::string>& problems) {
+  const std::vector<std::string> names = activation_names(family.feed_forward);
+  const char* key = own_name(family, "hidden_act");
+  const auto* given = JsonMembers(json, problems).find(key);
+  if (!given || std::ranges::any_of(names, [&](const std::string& name) { return *given == name; })) return;
+  problems.push_back(fmt::format("{} = {} is not supported, only \"{}\"", key, JsonMembers::shown(*given),
+                                 fmt::join(names, "\" or \"")));
+}
+
+std::vector<std::string> find_unknown_members(const Family& family, const nlohmann::json& json) {
+  std::vector<std::string> unknown;
+  std::set<std::string, std::less<>> own;
+  for (const auto& [name, of_family] : family.config_names) own.insert(of_family);
+  for (const auto& [key, value] : json.items()) {
+    if (!value.is_null() && !kWithoutEffect.contains(key) && !own.contains(key) &&
+        (!kReadMembers.contains(key) || is_of_others(family, key)))
+      unknown.push_back(fmt::format("{} = {}", shown_text(key), JsonMembers::shown(value)));
+  }
+  return unknown;
+}
+
+}  // namespace athanor::inline checkpoint
