@@ -5,11 +5,9 @@
 namespace athanor::inline arch {
 
 FlopCount count_layer_flops(const LayerSpec& layer, int64_t num_sequences, int64_t seq_len) {
-  const double tokens = static_cast<double>(num_sequences) * static_cast<double>(seq_len);
-  // A token attends to itself and those before it: half of the keys on average.
-  const double attended = (static_cast<double>(seq_len) + 1) / 2;
+  const double length = static_cast<double>(seq_len), tokens = static_cast<double>(num_sequences) * length;
   return {.attention_projections = layer.attention.projection_flops(tokens),
-          .attention_scores = layer.attention.score_flops(tokens, attended),
+          .attention_scores = layer.attention.score_flops(tokens, length),
           .feed_forward = std::visit([&](const auto& block) { return block.flops(tokens); }, layer.feed_forward)};
 }
 

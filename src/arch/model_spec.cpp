@@ -12,10 +12,13 @@ NormSpec make_norm(const ModelConfig& m, int64_t layer, std::string name) {
 }  // namespace
 
 void LayerSpec::append_parameters(std::vector<ParameterSpec>& all) const {
-  input_norm.append_parameters(all);
-  attention.append_parameters(all);
-  post_attention_norm.append_parameters(all);
-  std::visit([&](const auto& block) { block.append_parameters(all); }, feed_forward);
+  const auto append = [&](const auto& block) { block.append_parameters(all); };
+  if (attention_norm) append(*attention_norm);
+  append(attention);
+  if (attention_out_norm) append(*attention_out_norm);
+  if (feed_forward_norm) append(*feed_forward_norm);
+  std::visit(append, feed_forward);
+  if (feed_forward_out_norm) append(*feed_forward_out_norm);
 }
 
 std::vector<ParameterSpec> ModelSpec::parameters() const {
@@ -34,9 +37,14 @@ LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
   spec.previous = layer > 0 ? names.layers + "." + std::to_string(layer - 1) : names.embedding;
   spec.index = layer;
   const std::string prefix = spec.name + ".", feed_forward = prefix + names.feed_forward;
-  spec.input_norm = make_norm(m, layer, prefix + names.input_norm);
+  const auto norm = [&](const std::string& name) {
+    return name.empty() ? std::nullopt : std::optional(make_norm(m, layer, prefix + name));
+  };
+  spec.attention_norm = norm(names.attention_norm);
   spec.attention = make_attention(m, layer, prefix);
-  spec.post_attention_norm = make_norm(m, layer, prefix + names.post_attention_norm);
+  spec.attention_out_norm = norm(names.attention_out_norm);
+  spec.feed_forward_norm = norm(names.feed_forward_norm);
+  spec.feed_forward_out_norm = norm(names.feed_forward_out_norm);
   if (m.is_sparse_layer(layer))
     spec.feed_forward = make_sparse(m, layer, feed_forward);
   else

@@ -16,14 +16,14 @@
 
 namespace athanor::inline arch {
 
-/// x + attention(norm(x)), then the same with the feed-forward.
+/// x + norm(attention(norm(x))), then the same with the feed-forward; each of the norms may be missing.
 struct LayerSpec {
   std::string name;      ///< "model.layers.3"
   std::string previous;  ///< "model.layers.2"; of the first layer the embedding's name
   int64_t index = 0;
-  NormSpec input_norm;
+  std::optional<NormSpec> attention_norm, attention_out_norm;  ///< before attention, and after it
   AttentionSpec attention;
-  NormSpec post_attention_norm;
+  std::optional<NormSpec> feed_forward_norm, feed_forward_out_norm;
   std::variant<FeedForwardSpec, SparseSpec> feed_forward;
 
   bool is_sparse() const { return std::holds_alternative<SparseSpec>(feed_forward); }

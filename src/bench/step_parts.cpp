@@ -4,6 +4,7 @@
 
 #include <torch/csrc/autograd/autograd.h>
 
+#include <map>
 #include <memory>
 
 #include "bench/moe_block.h"
@@ -54,8 +55,11 @@ struct Shapes {
   }
   Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), zeros(shape)}; }
   Weight bias(int64_t width) const { return {zeros({width}).to(dtype), zeros({width})}; }
-  /// That of a linear layer; undefined if the family has none.
-  Weight linear_bias(int64_t width) const { return family_of(config->model).biases ? bias(width) : Weight{}; }
+  /// That of a linear layer; undefined if the family has none there.
+  Weight linear_bias(int64_t width, bool of_qkv = false) const {
+    const Biases biases = family_of(config->model).biases;
+    return biases == Biases::kAll || (of_qkv && biases == Biases::kQkv) ? bias(width) : Weight{};
+  }
   double elements() const { return double(N) * double(D); }
 };
 
@@ -108,8 +112,8 @@ StepPart projections_part(const Shapes& s) {
   const int64_t q_width = s.heads * s.C, kv_width = s.kv_heads * s.C;
   const std::vector<Weight> weights = {s.weight({q_width, s.D}), s.weight({kv_width, s.D}), s.weight({kv_width, s.D}),
                                        s.weight({s.D, q_width})};
-  const std::vector<Weight> biases = {s.linear_bias(q_width), s.linear_bias(kv_width), s.linear_bias(kv_width),
-                                      s.linear_bias(s.D)};
+  const std::vector<Weight> biases = {s.linear_bias(q_width, true), s.linear_bias(kv_width, true),
+                                      s.linear_bias(kv_width, true), s.linear_bias(s.D)};
   const auto forward = [=](const std::vector<Tensor>& in) {
     std::vector<Tensor> out;
     for (size_t i = 0; i < weights.size(); ++i)
@@ -149,14 +153,24 @@ StepPart rotation_part(const Shapes& s) {
           s.calls * double(model.num_hidden_layers), Bound::kCopy};
 }
 
-StepPart attention_part(const Shapes& s) {
-  // QKᵀ and PV over the causal half, and twice that in backward, as arch/flops.h counts.
-  const double flops = 3 * 2 * 2 * double(s.B) * double(s.T) * double(s.T) / 2 * double(s.heads * s.C);
-  return {forward_backward("attention", flops,
-                           {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),
-                            s.random({s.B, s.T, s.kv_heads, s.C})},
-                           [](const auto& in) { return std::vector<Tensor>{ops::attention(in[0], in[1], in[2])}; }),
-          s.calls * double(s.config->model.num_hidden_layers), Bound::kGemm};
+// A part for the layers without a window, and one for those with it.
+void append_attention(const Shapes& s, std::vector<StepPart>& parts) {
+  const ModelConfig& model = s.config->model;
+  std::map<int64_t, int64_t> layers;  // by their windows
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) ++layers[model.window_of(l)];
+  for (const auto& [window, count] : layers) {
+    // QKᵀ and PV over the causal half without what the window hides, and twice that in backward.
+    const double far = window > 0 ? double(std::max<int64_t>(0, s.T - window)) : 0;
+    const double flops = 3 * 2 * 2 * double(s.B) * (double(s.T) * double(s.T) - far * far) / 2 * double(s.heads * s.C);
+    parts.push_back({forward_backward(window > 0 ? "attention in the window" : "attention", flops,
+                                      {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),
+                                       s.random({s.B, s.T, s.kv_heads, s.C})},
+                                      [window = window](const auto& in) {
+                                        return std::vector<Tensor>{
+                                            ops::attention(in[0], in[1], in[2], {}, {.window = window})};
+                                      }),
+                     s.calls * double(count), Bound::kGemm});
+  }
 }
 
 MoeShape moe_shape(const RunConfig& c) {
@@ -233,8 +247,9 @@ std::vector<StepPart> update_parts(TrainState& state) {
 std::vector<StepPart> step_parts(TrainState& state) {
   const Shapes s(state.config, state.model.device());
   const auto& model = state.config.model;
-  std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s), attention_part(s)};
-  if (family_of(model).positions == Positions::kRotary) parts.insert(parts.begin() + 3, rotation_part(s));
+  std::vector<StepPart> parts = {embedding_part(s), norm_part(s), projections_part(s)};
+  if (family_of(model).positions == Positions::kRotary) parts.push_back(rotation_part(s));
+  append_attention(s, parts);
   if (model.num_sparse_layers() > 0) parts.push_back(sparse_part(s));
   if (model.num_sparse_layers() < model.num_hidden_layers) parts.push_back(dense_part(s));
   parts.push_back(loss_part(s));

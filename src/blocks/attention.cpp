@@ -26,7 +26,8 @@ AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& 
                                const TensorRanks& ranks)
     : logits_name_(place + ".logits"), ranks_(ranks), num_heads_(held_heads(spec.heads, ranks.size())),
       kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), clip_(spec.clip),
-      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), rotates_(spec.rotates), q_(spec.query, parameters),
+      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), rotates_(spec.rotates),
+      scales_rotation_(spec.scales_rotation), options_{.window = spec.window}, q_(spec.query, parameters),
       k_(spec.key, parameters), v_(spec.value, parameters), o_(spec.out, parameters) {
   if (qk_norm_ == QkNorm::kNone) return;
   q_norm_ = parameters.weight(spec.query_norm);
@@ -47,7 +48,8 @@ Tensor AttentionBlock::turn(const Tensor& x, const Weight& norm, const ops::Norm
   return (clip_ > 0 ? x.clamp(-clip_, clip_) : x).view({x.size(0), x.size(1), heads, head_dim_});
 }
 
-AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const ops::Rotation& rotation) const {
+AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const Rotations& rotations) const {
+  const ops::Rotation& rotation = scales_rotation_ ? rotations.scaled : rotations.unscaled;
   if (qk_norm_ == QkNorm::kWhole && !ranks_.alone()) return project_sharing_norm(x, rotation);
   const ops::NormRope how{norm_of(qk_norm_), norm_eps_, clip_};
   const Tensor v = values(x);
@@ -66,13 +68,13 @@ Tensor AttentionBlock::output(const Tensor& attended) const {
   return o_.product(attended.reshape({attended.size(0), attended.size(1), num_heads_ * head_dim_}));
 }
 
-Tensor AttentionBlock::forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
+Tensor AttentionBlock::forward(const Tensor& x, const Rotations& rotations, const ops::DocumentLengths& documents,
                                const Watch& watch, const ops::TokenTree* tree) const {
-  const Heads heads = project(x, rotation);
-  if (tree) return output(ops::tree_attention(heads.q, heads.k, heads.v, *tree));
-  if (!watch.wants_attention_logits()) return output(ops::attention(heads.q, heads.k, heads.v, documents));
+  const auto [q, k, v] = project(x, rotations);
+  if (tree) return output(ops::tree_attention(q, k, v, *tree, options_.window));
+  if (!watch.wants_attention_logits()) return output(ops::attention(q, k, v, documents, options_));
   Tensor largest;
-  const Tensor attended = ops::attention_with_logits(heads.q, heads.k, heads.v, documents, largest);
+  const Tensor attended = ops::attention_with_logits(q, k, v, documents, largest, options_);
   watch.attention_logits(logits_name_, largest);
   return output(attended);
 }
@@ -83,11 +85,12 @@ KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
 }
 
 Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, const KvCache& cache) const {
-  const Heads heads = project(x, pass.rotation);
-  cache.k.index_put_({pass.slots_N, pass.positions_N}, heads.k[0]);
-  cache.v.index_put_({pass.slots_N, pass.positions_N}, heads.v[0]);
-  if (pass.counts.of_row.empty()) return output(ops::attention(heads.q, heads.k, heads.v, pass.documents));
-  return output(ops::cache_attention(heads.q[0], cache.k, cache.v, pass.counts).unsqueeze(0));
+  const auto [q, k, v] = project(x, pass.rotations);
+  cache.k.index_put_({pass.slots_N, pass.positions_N}, k[0]);
+  cache.v.index_put_({pass.slots_N, pass.positions_N}, v[0]);
+  if (pass.counts.of_row.empty()) return output(ops::attention(q, k, v, pass.documents, options_));
+  const ops::KeyCounts& counts = options_.window > 0 ? pass.counts_in_window : pass.counts;
+  return output(ops::cache_attention(q[0], cache.k, cache.v, counts).unsqueeze(0));
 }
 
 }  // namespace athanor::inline blocks

@@ -23,6 +23,12 @@ struct KvCache {
   Tensor k, v;  ///< [slots, capacity, kv_heads of this rank, head_dim]
 };
 
+/// The rotations of a pass's tokens, [B, T, head_dim/2]; undefined where no layer reads them.
+struct Rotations {
+  ops::Rotation scaled;    ///< as the model's rope_scaling says
+  ops::Rotation unscaled;  ///< for layers that do not follow it
+};
+
 /// What a pass through the model appends to caches: the tokens of several texts, one text after the other, as one
 /// sequence [1, N]. Each text is either new, with all of its tokens, or has one token that follows those in its slot.
 struct NewTokens {
@@ -38,9 +44,10 @@ struct NewTokens {
 struct CachedPass {
   Tensor slots_N, positions_N;     ///< int64, of each token
   Tensor last_R;                   ///< int64, index of each text's last token; undefined if each has one token
-  ops::Rotation rotation;          ///< [1, N, head_dim/2]
+  Rotations rotations;             ///< [1, N, head_dim/2]
   ops::DocumentLengths documents;  ///< lengths of new texts, which attend within themselves
-  ops::KeyCounts counts;           ///< for texts with one more token, which attends over its slot
+  /// For texts with one more token, which attends over its slot: in layers without and with a window.
+  ops::KeyCounts counts, counts_in_window;
 };
 
 class AttentionBlock {
@@ -56,10 +63,10 @@ class AttentionBlock {
   /// x [B, T, D] (normed; of TensorParallelInput::partitioned) → [B, T, D] without the last bias; with several ranks, a
   /// partial sum (leave_tensor_parallel adds them up). With several ranks the call and its backward are collective if
   /// QK-norm is over the whole projection (norm_over_ranks.h).
-  /// @param rotation  [B, T, head_dim/2]; not read if queries and keys are not rotated.
+  /// @param rotations  not read if queries and keys are not rotated.
   /// @param watch     observers that want the logits get them.
   /// @param tree      in evaluation, attention follows it (Labels::tree), without autograd; null: it follows documents.
-  Tensor forward(const Tensor& x, const ops::Rotation& rotation, const ops::DocumentLengths& documents,
+  Tensor forward(const Tensor& x, const Rotations& rotations, const ops::DocumentLengths& documents,
                  const Watch& watch = {}, const ops::TokenTree* tree = nullptr) const;
 
   /// Returns the sum over tensor ranks with the last bias.
@@ -75,7 +82,7 @@ class AttentionBlock {
   struct Heads {
     Tensor q, k, v;  // [B, T, heads, head_dim], rotated
   };
-  Heads project(const Tensor& x, const ops::Rotation& rotation) const;
+  Heads project(const Tensor& x, const Rotations& rotations) const;
   Tensor values(const Tensor& x) const;
   Tensor turn(const Tensor& x, const Weight& norm, const ops::NormRope& how, const ops::Rotation& rotation,
               int64_t heads) const;
@@ -87,7 +94,8 @@ class AttentionBlock {
   int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
   double clip_, norm_eps_;
   QkNorm qk_norm_;
-  bool rotates_;
+  bool rotates_, scales_rotation_;
+  ops::AttentionOptions options_;
   LinearBlock q_, k_, v_, o_;
   Weight q_norm_, k_norm_;
 };

@@ -9,6 +9,15 @@ NormBlock::NormBlock(const NormSpec& spec, const ParameterStore& parameters)
       bias_(spec.has_bias() ? parameters.weight(spec.bias()) : Weight{}), is_rms_(spec.kind == NormKind::kRms),
       eps_(spec.eps) {}
 
+ops::NormedSum read_stream(const std::optional<NormBlock>& norm, const Residual& residual) {
+  if (norm) return norm->of(residual);
+  // The gradients of those that read the part's input are added up before that of the stream, as if it were a norm's.
+  const Tensor sum = residual.sum();
+  return {sum, sum.view_as(sum)};
+}
+
+Tensor branch_of(const std::optional<NormBlock>& norm, const Tensor& y) { return norm ? norm->of(y) : y; }
+
 Tensor NormBlock::of(const Tensor& x) const {
   return is_rms_ ? ops::rms_norm(x, weight_, eps_) : scaled(ops::layer_norm(x, eps_));
 }

@@ -1,6 +1,8 @@
 #pragma once
 // The norms of a model, alone and together with the addition before them.
 
+#include <optional>
+
 #include "arch/blocks/norm.h"
 #include "ops/norm.h"
 #include "parallel/parameters.h"
@@ -15,6 +17,13 @@ struct Residual {
 
   Tensor sum() const { return branch.defined() ? x + branch : x; }
 };
+
+class NormBlock;
+
+/// Returns x + branch, and what a part of a layer reads: its norm, or the sum itself if the part has no norm before it.
+ops::NormedSum read_stream(const std::optional<NormBlock>& norm, const Residual& residual);
+/// Returns the branch of a part that returned y: its norm, if the part has one after it.
+Tensor branch_of(const std::optional<NormBlock>& norm, const Tensor& y);
 
 class NormBlock {
  public:

@@ -80,21 +80,64 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.only("reorder_and_upcast_attn", false);
   members.only("attention_bias", false);
   members.only("mlp_bias", false);
-  members.only("attention_dropout", 0.0);
+  if (family.biases != Biases::kNone && !family.bias_member.empty()) members.only(family.bias_member.c_str(), true);
+  members.only("router_jitter_noise", 0.0);
   members.only("partial_rotary_factor", 1.0);
-  members.only("use_sliding_window", false);
+  if (!family.sliding_window_switch) members.only("use_sliding_window", false);
   members.only("is_causal", true);
   members.only("is_encoder_decoder", false);
   members.only("add_cross_attention", false);
-  if (!family.sliding_window_switch) members.absent("sliding_window");
+  if (!family.has_window) members.absent("sliding_window");
   if (!family.clips_qkv) members.absent("clip_qkv");
   members.absent("quantization_config");
-  const auto* kinds = members.find("layer_types");
-  const auto is_full = [](const Json& kind) { return kind == "full_attention"; };
-  if (kinds && !(kinds->is_array() && std::all_of(kinds->begin(), kinds->end(), is_full))) {
-    problems.push_back(
-        fmt::format("layer_types = {} is not supported, only \"full_attention\" in every layer", kinds->dump()));
+}
+
+std::vector<std::string> read_dropouts(const Json& json) {
+  std::vector<std::string> rates;
+  for (const char* key :
+       {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "resid_pdrop", "residual_dropout"}) {
+    const auto rate = json.find(key);
+    if (rate != json.end() && !rate->is_null() && *rate != 0.0)
+      rates.push_back(fmt::format("{} = {}", key, rate->dump()));
   }
+  return rates;
+}
+
+// Reads layer_types, in which a layer is "full_attention" or "sliding_attention".
+void read_layer_types(const Family& family, const Json& kinds, ModelConfig& m, std::vector<std::string>& problems) {
+  const auto refuse = [&](const std::string& why) {
+    problems.push_back(fmt::format("layer_types = {} is not supported: {}", JsonMembers::shown(kinds), why));
+  };
+  m.full_attention_layers.clear();
+  const auto is_known = [](const Json& kind) { return kind == "full_attention" || kind == "sliding_attention"; };
+  if (!kinds.is_array() || std::cmp_not_equal(kinds.size(), m.num_hidden_layers) ||
+      !std::ranges::all_of(kinds, is_known))
+    return refuse("expected \"full_attention\" or \"sliding_attention\" for each layer");
+  for (size_t l = 0; l < kinds.size(); ++l)
+    if (kinds[l] == "full_attention") m.full_attention_layers.push_back(static_cast<int64_t>(l));
+  const bool all_full = m.full_attention_layers.size() == kinds.size(), none_full = m.full_attention_layers.empty();
+  if (all_full && family.mixes_windows) m.sliding_window = 0;
+  if (m.sliding_window == 0) {
+    m.full_attention_layers.clear();
+    return all_full ? void() : refuse("there is no sliding_window");
+  }
+  if (!family.mixes_windows && !none_full) return refuse("all layers of this family have the window");
+  if (none_full && family.full_attention_every > 0 && m.num_hidden_layers >= family.full_attention_every)
+    refuse("a layer of this family must have full attention");
+}
+
+// `transformers` tells a window that is null from one that is absent.
+void read_windows(const Family& family, const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  const auto given = json.find("sliding_window");
+  if (family.has_window && given != json.end())
+    m.sliding_window = given->is_null() ? 0 : members.size("sliding_window", 0);
+  if (family.sliding_window_switch && !members.boolean("use_sliding_window", false)) m.sliding_window = 0;
+  if (const auto* kinds = members.find("layer_types")) return read_layer_types(family, *kinds, m, problems);
+  if (m.sliding_window == 0 || !family.mixes_windows || !family.sliding_window_switch) return;
+  const int64_t full = std::min(members.size("max_window_layers", 28, 0), m.num_hidden_layers);
+  if (full == m.num_hidden_layers) m.sliding_window = 0;
+  for (int64_t l = 0; m.sliding_window > 0 && l < full; ++l) m.full_attention_layers.push_back(l);
 }
 
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
@@ -113,15 +156,16 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   if (m.num_key_value_heads == 0) m.num_key_value_heads = m.num_attention_heads;
   m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
   m.max_position_embeddings = members.size(own("max_position_embeddings"), m.max_position_embeddings);
-  m.initializer_range = members.number("initializer_range", 0.02);
+  m.initializer_range = members.number("initializer_range", m.initializer_range);
   m.tie_word_embeddings = members.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
   if (family.clips_qkv) m.clip_qkv = members.number("clip_qkv", 0.0);
   if (family.fixed_norm_eps == 0) m.rms_norm_eps = members.number(own("rms_norm_eps"), m.rms_norm_eps);
-  if (family.positions == Positions::kRotary) read_hf_rope(json, m, problems);
+  read_windows(family, json, m, problems);
+  if (family.positions == Positions::kRotary) read_hf_rope(family, json, m, problems);
   if (family.sparse) {
-    m.num_experts = members.size("num_experts", members.size("num_local_experts", m.num_experts));
+    m.num_experts = members.size(own("num_experts"), members.size("num_local_experts", m.num_experts));
     m.num_experts_per_tok = members.size("num_experts_per_tok", m.num_experts_per_tok);
-    m.norm_topk_prob = members.boolean("norm_topk_prob", false);
+    m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
   }
   if (family.mixed_layers) {
     m.moe_intermediate_size = members.size("moe_intermediate_size", m.moe_intermediate_size);
@@ -171,6 +215,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   refuse_what_we_do_not_compute(family, json, problems);
   refuse_two_values(family, json, problems);
   config.unknown_members = find_unknown_members(family, json);
+  config.dropouts = read_dropouts(json);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", where, join(problems, "; "));
@@ -180,12 +225,31 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
 HfConfig read_hf_config(const std::filesystem::path& path) { return parse_hf_config(read_file(path), path.string()); }
 
 void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path& folder) {
+  if (!config.dropouts.empty())
+    log::warn("{}: config.json has {}: training is without dropout", folder.string(), join(config.dropouts, ", "));
   if (config.unknown_members.empty()) return;
   log::warn(
       "{}: config.json has members that are not read, and that may change what its authors' code computes: {}; compare "
       "a text with theirs",
       folder.string(), join_first(config.unknown_members, 8, ", "));
 }
+
+namespace {
+
+void write_windows(const Family& family, const ModelConfig& m, Json& json) {
+  if (!family.has_window) return;
+  json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json();
+  if (family.sliding_window_switch) json["use_sliding_window"] = m.sliding_window > 0;
+  if (!family.mixes_windows) return;
+  json["layer_types"] = Json::array();
+  for (int64_t l = 0; l < m.num_hidden_layers; ++l)
+    json["layer_types"].push_back(m.window_of(l) > 0 ? "sliding_attention" : "full_attention");
+  if (m.sliding_window > 0 && family.sliding_window_switch)
+    json["max_window_layers"] =
+        std::ranges::find(json["layer_types"], "sliding_attention") - json["layer_types"].begin();
+}
+
+}  // namespace
 
 std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   const auto& m = config.model;
@@ -205,7 +269,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
       {own("max_position_embeddings"), m.max_position_embeddings},
       {"initializer_range", m.initializer_range},
       {"tie_word_embeddings", m.tie_word_embeddings},
-      {own("hidden_act"), activation_names(family.feed_forward).front()},
+      {own("hidden_act"), family.activation},
       {"use_cache", true},
       {"torch_dtype", dtype_text},  // version 4
       {"dtype", dtype_text},        // version 5
@@ -215,20 +279,21 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   };
   if (family.grouped_keys) {
     json["num_key_value_heads"] = m.kv_heads();
-    json["attention_bias"] = false;
     json["attention_dropout"] = 0.0;
   } else {
     for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[dropout] = 0.0;
   }
-  if (family.positions == Positions::kRotary) write_hf_rope(m, json);
+  if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
+  write_windows(family, m, json);
+  if (family.positions == Positions::kRotary) write_hf_rope(family, m, json);
   if (family.clips_qkv) json["clip_qkv"] = m.clip_qkv > 0 ? Json(m.clip_qkv) : Json();
   if (family.fixed_norm_eps == 0) json[own("rms_norm_eps")] = m.rms_norm_eps;
   // Written if `transformers` would use another default, or if it was given.
   if (m.attention_head_dim > 0 || family.defaults.attention_head_dim > 0) json["head_dim"] = m.head_dim();
   if (family.sparse) {
-    json["num_experts"] = m.num_experts;
+    json[own("num_experts")] = m.num_experts;
     json["num_experts_per_tok"] = m.num_experts_per_tok;
-    json["norm_topk_prob"] = m.norm_topk_prob;
+    if (!family.norms_topk) json["norm_topk_prob"] = m.norm_topk_prob;
     json["router_aux_loss_coef"] = config.router_aux_loss_coef;
     json["output_router_logits"] = false;
   }

@@ -40,6 +40,7 @@ struct HfConfig {
   HfGeneration generation;             ///< that of the same folder; empty if only config.json was read
   /// Members of config.json that are neither read nor known to be without effect, as "key = value".
   std::vector<std::string> unknown_members;
+  std::vector<std::string> dropouts;  ///< rates above 0, as "attention_dropout = 0.1": we train without
   double router_aux_loss_coef = 0.01;
   RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so only zeros can be exported
 
@@ -51,12 +52,12 @@ struct HfConfig {
 /// Reads config.json, from its text (`where` names it in messages) or from the file `path`. Absent members have the
 /// defaults of the family's class in `transformers`.
 /// @throws CheckpointError that names everything at once: members that are needed (model_type), of a wrong type or
-/// impossible, and every option that we do not compute (attention_bias, a sliding window, hidden_act other than silu,
-/// ...); IoError if the file cannot be read.
+/// impossible, and every option that we do not compute (attention_bias, hidden_act other than the family's, ...);
+/// IoError if the file cannot be read.
 HfConfig parse_hf_config(std::string_view text, const std::string& where);
 HfConfig read_hf_config(const std::filesystem::path& path);
 
-/// Warns of members of config.json that are not known. To be called once for a folder.
+/// Warns of members of config.json that are not known, and of rates of dropout. To be called once for a folder.
 void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path& folder);
 
 /// Returns the text of config.json for weights stored as `dtype` (F32 or BF16). @throws ConfigError for an unknown

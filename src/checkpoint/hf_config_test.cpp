@@ -260,10 +260,73 @@ TEST(HfConfig, WhatIsWrittenIsReadBackEqual) {
   EXPECT_EQ(Json::parse(hf_config_text(dense, Dtype::kF32))["torch_dtype"], "float32");
 }
 
+// A small config.json of a family with these members.
+Json small(const char* family, const Json& members) {
+  Json json{{"model_type", family},          {"hidden_size", 32},        {"intermediate_size", 24},
+            {"num_attention_heads", 4},      {"num_key_value_heads", 4}, {"num_hidden_layers", 4},
+            {"max_position_embeddings", 64}, {"vocab_size", 50}};
+  json.update(members);
+  return json;
+}
+
+TEST(HfConfig, AWindowIsReadAsTransformersReadsIt) {
+  using Layers = std::vector<int64_t>;
+  const auto model = [](const char* family, const Json& members) { return parse(small(family, members)).model; };
+  EXPECT_EQ(model("mistral", Json::object()).sliding_window, 4096);
+  EXPECT_EQ(model("mistral", {{"sliding_window", nullptr}}).sliding_window, 0);
+  EXPECT_EQ(model("mixtral", Json::object()).sliding_window, 0);
+  EXPECT_EQ(model("starcoder2", {{"sliding_window", 9}}).sliding_window, 9);
+  EXPECT_EQ(model("qwen2", {{"sliding_window", 9}}).sliding_window, 0) << "use_sliding_window is false";
+  EXPECT_EQ(model("qwen2", {{"sliding_window", 9}, {"use_sliding_window", true}}).sliding_window, 0)
+      << "the first 28 layers have none";
+  const Json switched{{"sliding_window", 9}, {"use_sliding_window", true}, {"max_window_layers", 1}};
+  EXPECT_EQ(model("qwen2", switched).sliding_window, 9);
+  EXPECT_EQ(model("qwen2", switched).full_attention_layers, Layers{0});
+  EXPECT_EQ(model("qwen3_moe", {{"use_sliding_window", true}}).sliding_window, 4096) << "all layers";
+  EXPECT_EQ(model("olmo3", Json::object()).window_of(2), 4096);
+  EXPECT_EQ(model("olmo3", Json::object()).window_of(3), 0) << "every fourth layer has none";
+  const std::string far = "sliding_attention", all = "full_attention";
+  const auto listed = model("olmo3", {{"sliding_window", 9}, {"layer_types", {all, far, far, all}}});
+  EXPECT_EQ(listed.full_attention_layers, (Layers{0, 3}));
+  EXPECT_EQ(model("olmo3", {{"layer_types", {all, all, all, all}}}).sliding_window, 0);
+  const auto refused = [](const char* family, const Json& members) { return refusal(small(family, members), {}); };
+  EXPECT_SAYS(refused("qwen3", {{"layer_types", {all, far}}}), "expected \"full_attention\" or \"sliding_attention\"");
+  EXPECT_SAYS(refused("qwen3", {{"layer_types", {all, all, all, far}}}), "there is no sliding_window");
+  EXPECT_SAYS(refused("mistral", {{"layer_types", {all, all, all, far}}}), "all layers of this family have the window");
+  EXPECT_SAYS(refused("olmo3", {{"layer_types", {far, far, far, far}}}), "must have full attention");
+  EXPECT_SAYS(refused("mistral", {{"use_sliding_window", true}}), "use_sliding_window = true");
+  EXPECT_SAYS(refused("mistral", {{"sliding_window", 0}}), "sliding_window is 0");
+}
+
+TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
+  const Json yarn{{"rope_type", "yarn"}, {"factor", 8.0}, {"original_max_position_embeddings", 8}};
+  Json full = yarn;
+  full["rope_theta"] = 2000.0;
+  const Json plain{{"rope_type", "default"}, {"rope_theta", 2000.0}};
+  const auto both = small("olmo3", {{"rope_parameters", {{"full_attention", full}, {"sliding_attention", plain}}}});
+  const ModelConfig m = parse(both).model;
+  EXPECT_EQ(m.rope_theta, 2000);
+  EXPECT_EQ(m.rope_scaling.rope_type, "yarn");
+  EXPECT_EQ(parse_hf_config(hf_config_text(parse(both), Dtype::kF32), "x").model.rope_scaling, m.rope_scaling);
+  const auto flat = parse(small("olmo3", {{"rope_theta", 500000.0}, {"rope_scaling", yarn}})).model;
+  EXPECT_EQ(flat.rope_scaling.factor, 8);
+  EXPECT_EQ(flat.rope_theta, 500000);
+  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), {}), "rope_theta = 2000.0 without rope_parameters");
+  EXPECT_SAYS(refusal(both, {{"rope_parameters", {{"full_attention", full}, {"sliding_attention", yarn}}}}),
+              "rope_type = \"yarn\" is not supported");
+  EXPECT_SAYS(refusal(both, {{"rope_parameters", full}}),
+              "expected an object with full_attention and sliding_attention");
+}
+
+TEST(HfConfig, RatesOfDropoutAreToldAndNothingElse) {
+  const auto config = parse(small("starcoder2", {{"residual_dropout", 0.1}, {"attention_dropout", 0.0}}));
+  EXPECT_EQ(config.dropouts, std::vector<std::string>{"residual_dropout = 0.1"});
+  EXPECT_TRUE(config.unknown_members.empty());
+}
+
 TEST(HfConfig, OptionsThatWeDoNotComputeAreRefusedByName) {
   EXPECT_SAYS(refusal(olmoe(), {{"hidden_act", "gelu"}}), "hidden_act = \"gelu\" is not supported, only \"silu\"");
   EXPECT_SAYS(refusal(olmoe(), {{"attention_bias", true}}), "attention_bias = true");
-  EXPECT_SAYS(refusal(olmoe(), {{"attention_dropout", 0.1}}), "attention_dropout = 0.1");
   EXPECT_SAYS(refusal(olmoe(), {{"sliding_window", 4096}}), "sliding_window = 4096 is not supported");
   EXPECT_SAYS(refusal(llama(), {{"mlp_bias", true}}), "mlp_bias = true");
   EXPECT_SAYS(refusal(llama(), {{"clip_qkv", 8.0}}), "clip_qkv = 8.0");
@@ -271,15 +334,11 @@ TEST(HfConfig, OptionsThatWeDoNotComputeAreRefusedByName) {
   EXPECT_SAYS(refusal(llama(), {{"head_dim", 63}}), "model.head_dim (63) must be even");
   EXPECT_SAYS(refusal(llama(), {{"head_dim", "wide"}}), "head_dim is \"wide\"");
   EXPECT_SAYS(refusal(olmoe(), {{"head_dim", 64}}), "model.head_dim (64): in family olmoe it is");
-  EXPECT_SAYS(refusal(qwen3_moe(), {{"use_sliding_window", true}}), "use_sliding_window = true");
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {48}}}), "mlp_only_layers has 48");
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {-1}}}), "mlp_only_layers is [-1]");
-  EXPECT_SAYS(
-      refusal({{"model_type", "qwen3"}, {"layer_types", {"full_attention", "sliding_attention"}}}, Json::object()),
-      "layer_types = [\"full_attention\",\"sliding_attention\"] is not supported");
   EXPECT_SAYS(refusal(olmoe(), {{"quantization_config", {{"bits", 4}}}}), "quantization_config");
   EXPECT_SAYS(refusal(olmoe(), {{"model_type", "mamba"}}),
-              "model_type \"mamba\" is not supported; expected one of olmo, olmoe, llama, qwen3, qwen3_moe");
+              "model_type \"mamba\" is not supported; expected one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3");
   EXPECT_SAYS(refusal(olmoe(), {{"architectures", {"OlmoeModel"}}}), "architectures = [\"OlmoeModel\"]");
 }
 

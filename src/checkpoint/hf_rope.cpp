@@ -15,6 +15,34 @@ const std::set<std::string> kKnownMembers = {
     "high_freq_factor", "beta_slow", "attention_factor", "mscale",
     "mscale_all_dim",   "truncate"};
 
+// Returns rope_parameters of the layers without a window, with rope_scaling. Those with a window have the same theta,
+// and are not scaled.
+Json rope_of_full_layers(const Json& config, const ModelConfig& model, std::vector<std::string>& problems) {
+  JsonMembers top(config, problems);
+  const auto* both = top.find("rope_parameters");
+  Json full = Json::object();
+  if (both) {
+    for (const char* kind : {"full_attention", "sliding_attention"}) {
+      if (both->is_object() && both->contains(kind) && (*both)[kind].is_object()) continue;
+      top.complain("rope_parameters", *both, "an object with full_attention and sliding_attention");
+      return full;
+    }
+    full = (*both)["full_attention"];
+    const Json& sliding = (*both)["sliding_attention"];
+    JsonMembers(sliding, problems).only("rope_type", "default");
+    if (sliding.value("rope_theta", Json()) != full.value("rope_theta", Json()))
+      problems.push_back("rope_parameters: another rope_theta in layers with a window is not supported");
+  } else if (const auto* theta = top.find("rope_theta");
+             theta && model.sliding_window > 0 && *theta != model.rope_theta) {
+    problems.push_back(
+        fmt::format("rope_theta = {} without rope_parameters is not supported, only {}: transformers gives it to the "
+                    "layers without a window alone",
+                    theta->dump(), model.rope_theta));
+  }
+  if (const auto* scaling = top.find("rope_scaling"); scaling && scaling->is_object()) full.update(*scaling);
+  return full;
+}
+
 /// Returns the object that applies; null if there is none.
 const Json* find_rope(const JsonMembers& members) {
   for (const char* key : {"rope_scaling", "rope_parameters"}) {
@@ -84,10 +112,12 @@ void read_scaling(const Json& json, const Json& config, ModelConfig& model, std:
 
 }  // namespace
 
-void read_hf_rope(const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
+void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
   JsonMembers top(config, problems);
-  double theta = top.number("rope_theta", 10000.0);
-  if (const auto* rope = find_rope(top)) {
+  double theta = top.number("rope_theta", model.rope_theta);
+  Json of_full_layers;
+  if (family.windows_unscaled) of_full_layers = rope_of_full_layers(config, model, problems);
+  if (const auto* rope = family.windows_unscaled ? &of_full_layers : find_rope(top)) {
     if (!rope->is_object()) return top.complain("rope_scaling or rope_parameters", *rope, "an object");
     theta = JsonMembers(*rope, problems).number("rope_theta", theta);
     read_scaling(*rope, config, model, problems);
@@ -96,7 +126,7 @@ void read_hf_rope(const Json& config, ModelConfig& model, std::vector<std::strin
   model.rope_theta = theta;
 }
 
-void write_hf_rope(const ModelConfig& m, Json& config) {
+void write_hf_rope(const Family& family, const ModelConfig& m, Json& config) {
   const RopeScaling& r = m.rope_scaling;
   const RopeScaling defaults;
   Json rope{{"rope_type", r.rope_type}};
@@ -122,6 +152,9 @@ void write_hf_rope(const ModelConfig& m, Json& config) {
   config["rope_scaling"] = r.type() == RopeType::kDefault ? Json() : rope;
   rope["rope_theta"] = m.rope_theta;
   config["rope_parameters"] = rope;
+  if (family.windows_unscaled)
+    config["rope_parameters"] = {{"full_attention", rope},
+                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.rope_theta}}}};
 }
 
 }  // namespace athanor::inline checkpoint

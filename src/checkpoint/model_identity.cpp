@@ -113,7 +113,8 @@ void copy_fields(ModelConfig from, ModelConfig& to, const std::vector<std::strin
 bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
          key == "decoder_sparse_step" || key == "mlp_only_layers" || key == "router_score" ||
-         key == "routed_scaling_factor" || key == "num_shared_experts";
+         key == "routed_scaling_factor" || key == "num_shared_experts" || key == "sliding_window" ||
+         key == "full_attention_layers";
 }
 
 }  // namespace
@@ -126,6 +127,10 @@ nlohmann::json model_identity(const ModelConfig& model) {
   if (copy.moe_intermediate_size == copy.intermediate_size) copy.moe_intermediate_size = 0;
   auto& original = copy.rope_scaling.original_max_position_embeddings;
   if (original == 0 && uses_original_length(copy.rope_scaling)) original = model.max_position_embeddings;
+  copy.norm_topk_prob = model.norms_topk();
+  copy.full_attention_layers.clear();
+  for (int64_t l = 0; copy.sliding_window > 0 && l < copy.num_hidden_layers; ++l)
+    if (model.window_of(l) == 0) copy.full_attention_layers.push_back(l);
   JsonFields fields;
   copy.describe(fields);
   for (const char* key : {"from", "initializer_range"}) fields.object.erase(key);

@@ -72,9 +72,10 @@ Family qwen3() {
   f.qk_norm = QkNorm::kHead;
   f.free_head_dim = true;
   f.heads_divide_hidden = false;
-  f.sliding_window_switch = true;
+  f.has_window = f.mixes_windows = f.sliding_window_switch = true;
   f.defaults = defaults(151936, 4096, 32, 32, 32, 22016, 32768, 1e-6);
   f.defaults.attention_head_dim = 128;
+  f.defaults.sliding_window = 4096;
   return f;
 }
 
@@ -85,12 +86,100 @@ Family qwen3_moe() {
   f.mixed_layers = true;
   f.free_head_dim = true;
   f.heads_divide_hidden = false;
-  f.sliding_window_switch = true;
+  f.has_window = f.sliding_window_switch = true;
   f.defaults = defaults(151936, 2048, 24, 32, 4, 6144, 32768, 1e-6);
   f.defaults.num_experts = 128;
   f.defaults.num_experts_per_tok = 8;
   f.defaults.moe_intermediate_size = 768;
+  f.defaults.sliding_window = 4096;
   f.default_aux_loss_coef = 0.001;
+  return f;
+}
+
+// The norms stand after attention and feed-forward (OLMo 2, Team OLMo 2024, §3.2).
+Family olmo2() {
+  Family f = named("olmo2", "Olmo2ForCausalLM");
+  f.names.attention_norm = f.names.feed_forward_norm = "";
+  f.names.attention_out_norm = "post_attention_layernorm";
+  f.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  f.qk_norm = QkNorm::kWhole;
+  f.defaults = defaults(50304, 4096, 32, 32, 0, 11008, 2048, 1e-5);
+  f.default_eos = 50279;
+  f.default_pad = 1;
+  return f;
+}
+
+Family olmo3() {
+  Family f = olmo2();
+  f.name = "olmo3";
+  f.architecture = "Olmo3ForCausalLM";
+  f.has_window = f.mixes_windows = f.windows_unscaled = true;
+  f.full_attention_every = 4;
+  f.defaults.sliding_window = 4096;
+  f.defaults.rope_theta = 500000;
+  return f;
+}
+
+Family qwen2() {
+  Family f = named("qwen2", "Qwen2ForCausalLM");
+  f.biases = Biases::kQkv;
+  f.bias_member = "";
+  f.has_window = f.mixes_windows = f.sliding_window_switch = true;
+  f.defaults = defaults(151936, 4096, 32, 32, 32, 22016, 32768, 1e-6);
+  f.defaults.sliding_window = 4096;
+  return f;
+}
+
+Family mistral() {
+  Family f = named("mistral", "MistralForCausalLM");
+  f.bias_member = "";
+  f.free_head_dim = true;
+  f.heads_divide_hidden = false;
+  f.has_window = true;
+  f.defaults = defaults(32000, 4096, 32, 32, 8, 14336, 131072, 1e-6);
+  f.defaults.sliding_window = 4096;
+  f.default_bos = 1;
+  f.default_eos = 2;
+  return f;
+}
+
+Family mixtral() {
+  Family f = named("mixtral", "MixtralForCausalLM");
+  f.bias_member = "";
+  f.names.feed_forward = "block_sparse_moe";
+  f.names.gate = "w1", f.names.up = "w3", f.names.down = "w2";
+  f.sparse = f.norms_topk = true;
+  f.free_head_dim = true;
+  f.heads_divide_hidden = false;
+  f.has_window = true;
+  f.config_names = {{"num_experts", "num_local_experts"}};
+  f.config_aliases = {"num_experts"};
+  f.defaults = defaults(32000, 4096, 32, 32, 8, 14336, 131072, 1e-5);
+  f.defaults.rope_theta = 1e6;
+  f.defaults.norm_topk_prob = true;
+  f.defaults.num_experts = 8;
+  f.defaults.num_experts_per_tok = 2;
+  f.default_bos = 1;
+  f.default_eos = 2;
+  f.default_aux_loss_coef = 0.001;
+  return f;
+}
+
+Family starcoder2() {
+  Family f = named("starcoder2", "Starcoder2ForCausalLM");
+  f.names.up = "c_fc", f.names.down = "c_proj";
+  f.norm = NormKind::kLayer;
+  f.feed_forward = FeedForwardKind::kGeluTanh;
+  f.activation = "gelu_pytorch_tanh";
+  f.biases = Biases::kAll;
+  f.bias_member = "use_bias";
+  f.has_window = true;
+  f.config_names = {{"rms_norm_eps", "norm_epsilon"}};
+  f.defaults = defaults(49152, 3072, 30, 24, 2, 12288, 4096, 1e-5);
+  f.defaults.tie_word_embeddings = true;
+  f.defaults.initializer_range = 0.018042;
+  f.default_bos = 50256;
+  f.default_eos = 50256;
   return f;
 }
 
@@ -101,9 +190,9 @@ Family gpt2() {
              .positions = "transformer.wpe",
              .layers = "transformer.h",
              .final_norm = "transformer.ln_f",
-             .input_norm = "ln_1",
+             .attention_norm = "ln_1",
              .attention = "attn",
-             .post_attention_norm = "ln_2",
+             .feed_forward_norm = "ln_2",
              .attention_out = "c_proj",
              .up = "c_fc",
              .down = "c_proj",
@@ -111,7 +200,9 @@ Family gpt2() {
   f.norm = NormKind::kLayer;
   f.positions = Positions::kLearned;
   f.feed_forward = FeedForwardKind::kGeluTanh;
-  f.biases = true;
+  f.activation = "gelu_new";
+  f.biases = Biases::kAll;
+  f.bias_member = "";
   f.transposed = true;
   f.small_residuals = true;
   f.grouped_keys = false;
@@ -140,7 +231,8 @@ std::vector<std::string> activation_names(FeedForwardKind kind) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(), olmoe(), llama(), qwen3(), qwen3_moe(), gpt2()};
+  static const std::vector<Family> all = {olmo(),  olmo2(),     olmo3(),   olmoe(),   llama(),      qwen2(),
+                                          qwen3(), qwen3_moe(), mistral(), mixtral(), starcoder2(), gpt2()};
   return all;
 }
 
@@ -189,6 +281,17 @@ double norm_eps(const ModelConfig& model) {
   const double fixed = family_of(model).fixed_norm_eps;
   return fixed > 0 ? fixed : model.rms_norm_eps;
 }
+
+int64_t ModelConfig::window_of(int64_t layer) const {
+  if (sliding_window == 0) return 0;
+  const auto& full = full_attention_layers;
+  const int64_t every = family_of(*this).full_attention_every;
+  const bool is_full =
+      full.empty() ? every > 0 && (layer + 1) % every == 0 : std::find(full.begin(), full.end(), layer) != full.end();
+  return is_full ? 0 : sliding_window;
+}
+
+bool ModelConfig::norms_topk() const { return norm_topk_prob || family_of(*this).norms_topk; }
 
 bool ModelConfig::is_sparse_layer(int64_t layer) const {
   if (!is_moe() || (layer + 1) % decoder_sparse_step != 0) return false;

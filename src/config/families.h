@@ -30,8 +30,15 @@ enum class FeedForwardKind {
   kGeluTanh,  // down(gelu(up(x))), with GELU in the approximation with tanh
 };
 
-/// Returns the names of the activation in config.json; the first one is written.
+/// Returns the names of the activation in config.json.
 std::vector<std::string> activation_names(FeedForwardKind kind);
+
+/// Which linear layers have biases. Router, experts and output layer have none.
+enum class Biases {
+  kNone,
+  kQkv,  // queries, keys and values (Qwen2)
+  kAll,  // all of a layer (GPT-2)
+};
 
 /// RMSNorm of queries and keys before the rotary embedding.
 enum class QkNorm {
@@ -40,13 +47,14 @@ enum class QkNorm {
   kHead,   // over each head, with one scale for all (Qwen3)
 };
 
-/// The names of parameters in `transformers`, without ".weight" and ".bias". Those from `input_norm` on are of a layer,
-/// and stand after `layers` and its number; those of attention and the feed-forward after the block's name.
+/// The names of parameters in `transformers`, without ".weight" and ".bias". Those from `attention_norm` on are of a
+/// layer, and stand after `layers` and its number; those of attention and the feed-forward after the block's name. A
+/// norm without a name does not exist: so these names say where a layer has norms, before a part or after it.
 struct FamilyNames {
   std::string embedding = "model.embed_tokens", positions, layers = "model.layers", final_norm = "model.norm",
               head = "lm_head";
-  std::string input_norm = "input_layernorm", attention = "self_attn", post_attention_norm = "post_attention_layernorm",
-              feed_forward = "mlp";
+  std::string attention_norm = "input_layernorm", attention = "self_attn", attention_out_norm = "",
+              feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp", feed_forward_out_norm = "";
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
@@ -63,8 +71,10 @@ struct Family {
   QkNorm qk_norm = QkNorm::kNone;
   Positions positions = Positions::kRotary;
   FeedForwardKind feed_forward = FeedForwardKind::kSwiGlu;
-  bool biases = false;                 ///< linear layers have biases, except router, experts and output layer
-  bool transposed = false;             ///< files have the matrices of layers as [in, out]
+  Biases biases = Biases::kNone;
+  std::string bias_member = "attention_bias";  ///< tells in config.json whether there are biases; "": nothing does
+  std::string activation = "silu";             ///< its name in config.json, as it is written
+  bool transposed = false;                     ///< files have the matrices of layers as [in, out]
   bool small_residuals = false;        ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
   bool sparse = false;                 ///< has experts
   bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
@@ -72,7 +82,13 @@ struct Family {
   bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads
   bool heads_divide_hidden = true;     ///< `transformers` requires it even if head_dim is given
   bool clips_qkv = false;              ///< has model.clip_qkv
+  bool norms_topk = false;             ///< as if model.norm_topk_prob were true, which is no member of config.json
+  bool has_window = false;             ///< has model.sliding_window
+  bool mixes_windows = false;          ///< layers may differ in it: layer_types in config.json
   bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
+  /// One layer in this many attends without the window, where model.full_attention_layers is empty; 0: none does.
+  int64_t full_attention_every = 0;
+  bool windows_unscaled = false;  ///< layers with a window rotate without model.rope_scaling
 
   /// The names in config.json that differ from those of Llama: {"hidden_size", "n_embd"}, …
   std::map<std::string, std::string> config_names;

@@ -23,7 +23,10 @@ std::string contradictions(const std::vector<std::string>& overrides) {
       << contradictions(std::vector<std::string> __VA_ARGS__)
 
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
-  EXPECT_REFUSED("one of olmo, olmoe, llama, qwen3, qwen3_moe, gpt2, got 'mamba'", {"model.family=mamba"});
+  EXPECT_REFUSED(
+      "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, gpt2, got "
+      "'mamba'",
+      {"model.family=mamba"});
 }
 
 TEST(Families, EveryRowsDefaultsAreAModel) {
@@ -36,8 +39,9 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 }
 
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
-  EXPECT_REFUSED("model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen3_moe",
-                 {"model.family=llama", "model.num_experts=4"});
+  EXPECT_REFUSED(
+      "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen3_moe, mixtral",
+      {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
   EXPECT_REFUSED(
@@ -51,6 +55,31 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_scaling.factor=2"});
   EXPECT_EQ(contradictions({"model.family=gpt2", "model.hidden_size=15", "model.num_attention_heads=3"}), "")
       << "5 numbers in a head: nothing turns pairs";
+}
+
+TEST(Families, LayersWithoutTheWindowFollowTheListOrTheFamilysRule) {
+  const auto windows = [](const char* family, std::vector<int64_t> full) {
+    ModelConfig m;
+    m.family = family;
+    m.num_hidden_layers = 5;
+    m.sliding_window = 7;
+    m.full_attention_layers = std::move(full);
+    std::vector<int64_t> all;
+    for (int64_t layer = 0; layer < 5; ++layer) all.push_back(m.window_of(layer));
+    return all;
+  };
+  using Windows = std::vector<int64_t>;
+  EXPECT_EQ(windows("olmo3", {}), (Windows{7, 7, 7, 0, 7}));
+  EXPECT_EQ(windows("olmo3", {0, 4}), (Windows{0, 7, 7, 7, 0}));
+  EXPECT_EQ(windows("mistral", {}), (Windows{7, 7, 7, 7, 7}));
+  EXPECT_REFUSED("model.sliding_window (7) is for olmo3, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2 alone",
+                 {"model.family=llama", "model.sliding_window=7"});
+  EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen3 alone",
+                 {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});
+  EXPECT_REFUSED("has no effect without model.sliding_window",
+                 {"model.family=qwen2", "model.full_attention_layers=[1]"});
+  EXPECT_REFUSED("model.full_attention_layers has 9: expected layers from 0 to 3",
+                 {"model.family=qwen2", "model.sliding_window=7", "model.full_attention_layers=[1,9]"});
 }
 
 TEST(Families, LayersWithoutExpertsFollowStepAndList) {

@@ -149,6 +149,22 @@ void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
                 m.decoder_sparse_step, m.num_hidden_layers);
 }
 
+void check_windows(const Family& family, const ModelConfig& m, Findings& found) {
+  found.require(family.has_window || m.sliding_window == 0, "model.sliding_window ({}) is for {} alone; set it to 0",
+                m.sliding_window, families_that(&Family::has_window));
+  const auto& full = m.full_attention_layers;
+  if (full.empty()) return;
+  found.require(family.mixes_windows, "model.full_attention_layers is for {} alone; in family {} all layers are alike",
+                families_that(&Family::mixes_windows), m.family);
+  found.require(m.sliding_window > 0, "model.full_attention_layers has no effect without model.sliding_window");
+  const auto beyond = std::ranges::find_if(full, [&](int64_t l) { return l < 0 || l >= m.num_hidden_layers; });
+  if (beyond != full.end())
+    found.require(false, "model.full_attention_layers has {}: expected layers from 0 to {}", *beyond,
+                  m.num_hidden_layers - 1);
+  found.require(static_cast<int64_t>(full.size()) <= m.num_hidden_layers,
+                "model.full_attention_layers has {} entries for {} layers", full.size(), m.num_hidden_layers);
+}
+
 void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& found) {
   const auto& r = m.rope_scaling;
   const RopeScaling unset;
@@ -218,6 +234,7 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   check_experts(family, model, found);
   check_layers(family, model, found);
   check_rope_scaling(family, model, found);
+  check_windows(family, model, found);
   found.require(family.clips_qkv || model.clip_qkv == 0, "model.clip_qkv ({}) is for {} alone; set it to 0",
                 model.clip_qkv, families_that(&Family::clips_qkv));
   return found.take();

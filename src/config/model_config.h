@@ -57,6 +57,8 @@ struct ModelConfig {
   double rope_theta = 10000.0;
   double rms_norm_eps = 1e-5;
   double clip_qkv = 0.0;
+  int64_t sliding_window = 0;
+  std::vector<int64_t> full_attention_layers;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   RopeScaling rope_scaling;
@@ -73,9 +75,13 @@ struct ModelConfig {
   }
   /// Width of the single feed-forward layer that the shared experts form together.
   int64_t shared_intermediate_size() const { return num_shared_experts * expert_intermediate_size(); }
+  /// Returns how many tokens a token of this layer, counted from 0, attends to, itself included; 0: all before it.
+  int64_t window_of(int64_t layer) const;
   /// True if this layer, counted from 0, has experts.
   bool is_sparse_layer(int64_t layer) const;
   int64_t num_sparse_layers() const;
+  /// norm_topk_prob, which is always true in some families.
+  bool norms_topk() const;
 
   bool operator==(const ModelConfig&) const = default;
 
@@ -86,7 +92,8 @@ struct ModelConfig {
     f.field("family", family,
             "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
             "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
-            "(dense, LayerNorm, GELU, biases, learned positions)",
+            "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, mistral, mixtral, starcoder2 "
+            "(docs/families.md)",
             one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
@@ -107,7 +114,8 @@ struct ModelConfig {
     f.field("decoder_sparse_step", decoder_sparse_step,
             "one layer in this many has experts, the others are dense (qwen3_moe)", between(1, kMaxLayers));
     f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
-    f.field("norm_topk_prob", norm_topk_prob, "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe)");
+    f.field("norm_topk_prob", norm_topk_prob,
+            "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe; always in mixtral)");
     f.field("router_score", router_score,
             "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
             "DeepSeek-V3 (olmoe, qwen3_moe; sigmoid cannot be exported)",
@@ -127,6 +135,12 @@ struct ModelConfig {
             fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
             zero_or_fp32_up_to(kMaxFp32));
+    f.field("sliding_window", sliding_window,
+            "a token attends to itself and the tokens before it, this many in all (mistral, mixtral, starcoder2, "
+            "olmo3, qwen2, qwen3, qwen3_moe); 0: to all before it",
+            between(0, kMaxPositions));
+    f.field("full_attention_layers", full_attention_layers,
+            "layers without the window, counted from 0 (olmo3, qwen2, qwen3); []: none, but in olmo3 every fourth");
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");
     f.field("initializer_range", initializer_range, "standard deviation of initial weights", fp32_up_to(100));
     f.table("rope_scaling", rope_scaling, "Rotary positions for longer contexts, as transformers names them.");

@@ -129,7 +129,7 @@ TEST(Numbers, WhatWouldBe0InFp32IsRefusedWhereFp32Computes) {
 
 TEST(Numbers, ListsHaveBoundsToo) {
   EXPECT_EQ(all_numbers().lists,
-            (std::vector<std::string>{"model.mlp_only_layers", "optimizer.betas",
+            (std::vector<std::string>{"model.mlp_only_layers", "model.full_attention_layers", "optimizer.betas",
                                       "optimizer.newton_schulz_coefficients", "parallelism.pipeline_split"}));
   EXPECT_NE(refusal_of("optimizer.lr", "-1e-6").find("got -1e-06"), std::string::npos);
   for (const char* betas : {"[nan, 0.9]", "[0.9, 1.0]", "[0.9, 0.99999999999]", "[0.9, -0.1]", "[0.9]", "[0.9, inf]"})

@@ -11,10 +11,10 @@ std::string why_weight_is_constant(const ModelConfig& model) {
     return "model.num_experts = 1 gives the only expert the weight 1 whatever its logit is; set model.family to a "
            "dense "
            "one, or num_experts to 2 or more";
-  if (model.num_experts_per_tok == 1 && model.norm_topk_prob)
-    return "model.num_experts_per_tok = 1 with model.norm_topk_prob = true gives the chosen expert the weight 1 "
-           "whatever "
-           "its score is; set model.norm_topk_prob = false, or num_experts_per_tok to 2 or more";
+  if (model.num_experts_per_tok == 1 && model.norms_topk())
+    return "model.num_experts_per_tok = 1 with model.norm_topk_prob = true, as always in mixtral, gives the chosen "
+           "expert "
+           "the weight 1 whatever its score is; set num_experts_per_tok to 2 or more, or model.norm_topk_prob = false";
   return "";
 }
 

@@ -75,7 +75,7 @@ struct Way {
 };
 
 void OnDeviceModels::continue_greedily(const std::vector<Way>& ways) {
-  for (const char* family : {"llama", "qwen3_moe", "gpt2"}) {
+  for (const char* family : {"llama", "qwen3_moe", "gpt2", "olmo3"}) {
     const fs::path run = trained(family);
     const GenerationOptions options{.max_new_tokens = 20, .sampling = {.temperature = 0}, .batch_size = 4};
     const auto on = [&](at::Device device) {

@@ -26,6 +26,7 @@ struct AttentionShape {
   int64_t length = 0, head_dim = 0;       ///< tokens of the document; width of a head
   float scale = 1;                        ///< factor of the scores
   MatmulPath path = MatmulPath::kAvx512;  ///< any path except kLibrary
+  int64_t window = 0;                     ///< keys that a query sees, its own and those before it; 0: all of them
 };
 
 /// These functions pack a head's rows into panels as right factors: transposed (for scores), or as they are (for sums
@@ -50,7 +51,8 @@ struct PackedHead {
 /// @param keys_transposed, values  as pack_transposed and pack write them.
 /// @param largest  [length] as logsumexp: the largest score · scale of each row; null: not wanted.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
-/// @param before  tokens before the document's, which every query sees in addition: in their order, each not empty.
+/// @param before  tokens before the document's, which every query sees in addition: in their order, each not empty. A
+///        window has none.
 template <class T>
 void attention_forward(const AttentionShape& shape, HeadRows<const T> q, const void* keys_transposed,
                        const void* values, HeadRows<T> out, float* logsumexp, float* largest, int64_t begin,

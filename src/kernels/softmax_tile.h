@@ -2,16 +2,22 @@
 // The softmax of attention on the tiles of its scores, forward (online, Milakov and Gimelshein 2018; Dao et al. 2022)
 // and backward.
 //
-// Scores come in the form of gemm_tile: adjacent tiles [12][32]. Row i sees the first `visible` + i columns, as causal
-// attention requires (in forward also `visible` columns each). Weights are written in the form that the next product
-// reads: in rows, [12][ld], or in steps of rows, [rows / step][ld][step], a transposed left factor that needs no
-// packing.
+// Scores come in the form of gemm_tile: adjacent tiles [12][32], of whose columns a row sees some (SeenColumns).
+// Weights are written in the form that the next product reads: in rows, [12][ld], or in steps of rows, [rows /
+// step][ld][step], a transposed left factor that needs no packing.
 
 #include <cstdint>
 
 #include "kernels/gemm_tile.h"
 
 namespace athanor::kernels {
+
+/// Row i sees the columns from begin + i · step up to, and without, end + i · step. `begin` may be negative.
+struct SeenColumns {
+  int64_t end;
+  int64_t step = 1;  ///< 1 in causal attention, 0 if all rows see the same columns
+  int64_t begin = INT64_MIN / 2;
+};
 
 /// The state of each row over the columns so far: their largest score (times scale) and Σ exp(score · scale − largest).
 /// It begins with −∞ and 0.
@@ -22,10 +28,9 @@ struct SoftmaxRows {
 /// Computes weights[i][j] = exp(score · scale − largest), rounded, or 0 if row i does not see column j; every row must
 /// see at least one. Updates `rows`, and sets rescale[i] to the factor by which earlier sums and products must be
 /// multiplied. Scores are overwritten.
-/// @param step  how many columns more than the row before it a row sees: 1, or 0 if all rows see the same ones.
 template <class T>
-void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale, SoftmaxRows& rows,
-                   float* rescale, T* weights, int64_t ld, int64_t step = 1);
+void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale, SoftmaxRows& rows,
+                   float* rescale, T* weights, int64_t ld);
 
 /// Multiplies row i of the tiles [12][32] by factor[i].
 void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor);
@@ -36,7 +41,7 @@ void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float*
 /// @param p_steps, ds_steps  p and ds in steps of rows; rows beyond num_rows up to a whole step are zero.
 /// @param ds_rows            ds in rows.
 template <class T>
-void softmax_gradient_tiles(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, int64_t visible,
+void softmax_gradient_tiles(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen,
                             float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows,
                             int64_t ld);
 

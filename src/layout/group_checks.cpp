@@ -57,7 +57,7 @@ void check_muon(const OptimizerConfig& optimizer, const Inventory& inventory, st
 
 void check_qk_clip(const RunConfig& config, std::vector<std::string>& lines) {
   if (config.optimizer.qk_clip == 0) return;
-  if (family_of(config.model).biases)
+  if (family_of(config.model).biases != Biases::kNone)
     lines.push_back(
         fmt::format("optimizer.qk_clip ({}): {} has biases of queries and keys, which it does not scale; set it to 0",
                     config.optimizer.qk_clip, config.model.family));

@@ -62,7 +62,7 @@ struct Case {
 Case draw_case(Draw& draw) {
   Case c;
   auto& m = c.config.model;
-  m = model_of(draw.one_of<const char*>({"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2"}));
+  m = model_of(draw.one_of<const char*>({"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2"}));
   m.num_key_value_heads = draw.one_of<int64_t>({0, 1, 2, 3, 4, 8, 12});
   m.tie_word_embeddings = draw.below(2) == 1;
   if (m.num_experts > 0) m.num_shared_experts = draw.one_of<int64_t>({0, 0, 1, 2});

@@ -21,21 +21,24 @@ double LayerMemory::sum(double rows, double columns, double tokens, double count
 
 // ---- norms
 
-void LayerMemory::norm_forward(MemoryPeak& t, bool branch) {
-  if (branch) t.take(s_.residual());
+void LayerMemory::norm_forward(MemoryPeak& t) {
   t.take(s_.residual() + statistics());
   if (s_.scales_layer_norm) t.take(s_.residual()), t.pulse(s_.on_device && s_.width == 2 ? 2 * s_.residual() : 0);
   left_ += statistics();
 }
 
-// The gradients of the stream and of the normed tokens are added into one.
-void LayerMemory::norm_backward(MemoryPeak& t) {
+void LayerMemory::norm_weight_backward(MemoryPeak& t) {
   if (s_.scales_layer_norm) {
     affine_backward(t, s_.own_tokens, s_.hidden, true);
     t.give(s_.residual());  // the norm's output, which it has scaled
   }
+  if (!s_.layer_norm) t.pulse(s_.residual() + s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
+}
+
+// The gradients of the stream and of the normed tokens are added into one.
+void LayerMemory::norm_backward(MemoryPeak& t) {
+  norm_weight_backward(t);
   t.take(s_.residual());
-  if (!s_.layer_norm) t.pulse(s_.own_tokens / kNormRowsPerPartial * s_.hidden * 4);
   t.give(2 * s_.residual());
   t.give(s_.residual());  // the norm's input
 }
@@ -60,7 +63,7 @@ void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
   const double norm_rows = s_.tokens * 4 * (s_.norm_head ? s_.heads + s_.kv_heads : s_.norm_whole ? 2 : 0);
   t.take(s_.of(s_.kv));
   t.pulse(product(s_.tokens, s_.kv, s_.hidden));
-  if (s_.biases) t.pulse(s_.of(s_.kv));
+  if (s_.value_biases) t.pulse(s_.of(s_.kv));
   if (s_.clip) t.take(s_.of(s_.kv));
   if (s_.clip && !keep) t.give(s_.of(s_.kv));
   if (shares_norm()) {
@@ -302,19 +305,26 @@ void LayerMemory::let_go_of_gathered(MemoryPeak& t) {
 
 void LayerMemory::parts_forward(MemoryPeak& t, bool branch, const RecomputeKinds& again, bool keep) {
   const double all = s_.shares_tokens ? s_.stream() : 0;  // tokens of all ranks, which the matrices read
-  const auto part = [&](bool computed_again, auto forward) {
+  const auto part = [&](bool computed_again, bool adds, auto forward) {
+    if (adds) t.take(s_.residual());
+    if (s_.norm_before) norm_forward(t);
     // A region that is computed again begins with the rank's own tokens.
     t.take(all);
-    if (all > 0 && !computed_again) t.give(s_.residual());
+    if (all > 0 && !computed_again && s_.norm_before) t.give(s_.residual());
     forward();
     if (all > 0) t.swap(s_.residual(), s_.stream());
     if (all > 0 && computed_again) t.give(all);
-    if (again.norm || !keep) t.give(all > 0 && !computed_again ? all : s_.residual());
+    if (again.norm || !keep) {
+      if (all > 0 && !computed_again)
+        t.give(all);
+      else if (s_.norm_before)
+        t.give(s_.residual());
+    }
+    if (s_.norm_after) norm_forward(t);
+    if (s_.norm_after && !keep) t.give(s_.residual());
   };
-  norm_forward(t, branch);
-  part(again.attention, [&] { attention_forward(t, keep && !again.attention); });
-  norm_forward(t, true);
-  part(again.moe, [&] { feed_forward(t, keep && !again.moe, true); });
+  part(again.attention, branch, [&] { attention_forward(t, keep && !again.attention); });
+  part(again.moe, true, [&] { feed_forward(t, keep && !again.moe, true); });
   t.give(s_.residual());              // the branch of attention
   if (branch) t.give(s_.residual());  // the branch before it
 }
@@ -335,9 +345,16 @@ void LayerMemory::parts_backward(MemoryPeak& t, const RecomputeKinds& again) {
   // A recomputed part keeps its output, and what only its own graph keeps, until it is done.
   const auto part = [&](bool computed_again, bool routes, auto forward, auto backward) {
     const double had = left_;
+    double own = 0;  // the gradient of what the part returned, if that is not the stream's
+    if (s_.norm_after) {
+      norm_weight_backward(t);
+      own = s_.residual();
+      t.swap(own, s_.residual());  // the norm's input
+    }
     t.take(all);  // the gradient, of all tokens
-    gathered_ = all;
-    if (again.norm) t.take(computed_again ? s_.residual() : read);
+    if (all > 0) t.give(own), own = 0;
+    gathered_ = all + own;
+    if (again.norm && (s_.norm_before || all > 0)) t.take(computed_again ? s_.residual() : read);
     if (computed_again) t.take(all), forward();
     backward();
     if (computed_again) t.give(s_.stream() + left_ - had), left_ = had;
@@ -349,10 +366,14 @@ void LayerMemory::parts_backward(MemoryPeak& t, const RecomputeKinds& again) {
   };
   const auto feed_again = [&] { feed_forward(t, true, false); };
   const auto attend_again = [&] { attention_forward(t, true); };
+  const auto enter_backward = [&] {
+    if (s_.norm_before) return norm_backward(t);
+    t.swap(s_.residual(), 2 * s_.residual());  // the gradients of the stream and of the part are added into one
+  };
   part(again.moe, sparse_, feed_again, [&] { feed_backward(t); });
-  norm_backward(t);
+  enter_backward();
   part(again.attention, false, attend_again, [&] { attention_backward(t); });
-  norm_backward(t);
+  enter_backward();
 }
 
 void LayerMemory::backward(MemoryPeak& t) {

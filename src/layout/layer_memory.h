@@ -53,9 +53,11 @@ struct LayerShape {
   double received;  ///< tokens received, counted in the same way as `sent`
   /// The kinds of dispatch, of router scores and of norm; QK-norm over the whole projection or of each head; clip_qkv.
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
-  bool scales_layer_norm, biases, gated;  ///< LayerNorm with parameters; linear layers with biases; SwiGLU
-  bool dispatches;                        ///< experts are spread over several ranks
-  bool shares_tokens, tensor;             ///< sequence_parallel; several tensor ranks
+  bool scales_layer_norm, biases, gated;  ///< LayerNorm with parameters; all linear layers with biases; SwiGLU
+  bool value_biases;                      ///< queries, keys and values with biases
+  bool norm_before, norm_after;  ///< norms of what attention and the feed-forward read, and of what they return
+  bool dispatches;               ///< experts are spread over several ranks
+  bool shares_tokens, tensor;    ///< sequence_parallel; several tensor ranks
   bool on_device;
   double expert_ranks;      ///< ranks over which experts are spread
   double threads;           ///< 0 on a device
@@ -90,8 +92,9 @@ class LayerMemory {
   bool leaves_branch() const { return !again_.layer; }
 
  private:
-  void norm_forward(MemoryPeak& t, bool branch);
+  void norm_forward(MemoryPeak& t);
   void norm_backward(MemoryPeak& t);
+  void norm_weight_backward(MemoryPeak& t);
   void parts_forward(MemoryPeak& t, bool branch, const RecomputeKinds& again, bool keep);
   void parts_backward(MemoryPeak& t, const RecomputeKinds& again);
   void attention_forward(MemoryPeak& t, bool keep);

@@ -55,7 +55,10 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.sigmoid = m.score() == RouterScore::kSigmoid;
   s.layer_norm = family_of(m).norm != NormKind::kRms;
   s.scales_layer_norm = family_of(m).norm == NormKind::kLayer;
-  s.biases = family_of(m).biases, s.gated = family_of(m).feed_forward == FeedForwardKind::kSwiGlu;
+  const Family& family = family_of(m);
+  s.biases = family.biases == Biases::kAll, s.value_biases = family.biases != Biases::kNone;
+  s.gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  s.norm_before = !family.names.attention_norm.empty(), s.norm_after = !family.names.attention_out_norm.empty();
   s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;
   s.on_device = multiplier.on_device;

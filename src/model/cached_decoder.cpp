@@ -63,13 +63,14 @@ void check_tokens(const NewTokens& tokens) {
 
 Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const KvCache& cache) const {
   constexpr int64_t kBatch = 1;
-  const ops::NormedSum before = input_norm_.of(in);
+  const ops::NormedSum before = read_stream(attention_norm_, in);
   const TensorParallelInput x = enter_tensor_parallel(before.normed, ranks_, kBatch);
   const Tensor attended =
       attention_.add_bias(leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_));
-  const ops::NormedSum between = post_attention_norm_.of(Residual{before.sum, attended});
+  const ops::NormedSum between =
+      read_stream(feed_forward_norm_, {before.sum, branch_of(attention_out_norm_, attended)});
   const TensorParallelInput y = enter_tensor_parallel(between.normed, ranks_, kBatch);
-  return {between.sum, leave_feed_forward(feed_forward(y, nullptr))};
+  return {between.sum, branch_of(feed_forward_out_norm_, leave_feed_forward(feed_forward(y, nullptr)))};
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const {
@@ -83,10 +84,15 @@ CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor
   check_tokens(tokens);
   const TokenNumbers numbers = numbers_on(device_, tokens, stage_.embeds ? x : Tensor());
   ids_N = numbers.ids;
-  CachedPass pass{numbers.slots, numbers.positions, {}, {}, {}, {}};
-  if (rotations_) pass.rotation = rotations_->of_positions(positions_of_tokens(tokens));
+  CachedPass pass;
+  pass.slots_N = numbers.slots, pass.positions_N = numbers.positions;
+  pass.rotations = rotations_.of([&](auto& tables) { return tables.of_positions(positions_of_tokens(tokens)); });
   if (!tokens.begin_texts()) {
     for (const int64_t past : tokens.past) pass.counts.of_row.push_back(past + 1);
+    if (model_.sliding_window > 0) {
+      pass.counts_in_window = {.of_row = pass.counts.of_row, .window = model_.sliding_window};
+      pass.counts_in_window = ops::with_keys_seen(pass.counts_in_window, numbers.positions);
+    }
     pass.counts = ops::with_keys_seen(pass.counts, numbers.positions);
     return pass;
   }

@@ -25,12 +25,6 @@ int64_t count_targets(const Tensor& targets) {
   return ids.numel() - std::count(id, id + ids.numel(), kernels::kNoTarget);
 }
 
-std::optional<ops::RotationTables> make_rotations(const ModelConfig& model, at::Device device) {
-  if (family_of(model).positions != Positions::kRotary) return std::nullopt;
-  const Rotary rotary = make_rotary(model);
-  return ops::RotationTables(rotary.frequency, rotary.scale, device);
-}
-
 }  // namespace
 
 std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t expert_rank, int64_t expert_degree) {
@@ -45,7 +39,8 @@ std::vector<BucketEntry> make_bucket_entries(const ModelConfig& model, int64_t e
 }
 
 Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, DecoderOptions options)
-    : model_(model), rotations_(make_rotations(model, parameters.compute().device())), options_(std::move(options)),
+    : model_(model), rotations_(make_model_spec(model), model, parameters.compute().device()),
+      options_(std::move(options)),
       stage_(options_.stage.value_or(StageLayers{0, model.num_hidden_layers, true, true})),
       compute_type_(parameters.compute().scalar_type()), device_(parameters.compute().device()) {
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
@@ -139,12 +134,11 @@ Residual Decoder::run_layers(Residual residual, const Labels& labels, std::vecto
   const auto [batch, seq_len] = std::pair(labels.targets.size(0), labels.targets.size(1));
   const ops::DocumentLengths documents =
       labels.tree ? ops::DocumentLengths{} : ops::with_tables(labels.documents, seq_len, device_);
-  ops::Rotation rotation;
-  if (rotations_)
-    rotation = labels.tree ? rotations_->of_positions(labels.tree->positions)
-                           : rotations_->of_sequences(batch, seq_len, documents);
+  const Rotations rotations = rotations_.of([&](auto& tables) {
+    return labels.tree ? tables.of_positions(labels.tree->positions) : tables.of_sequences(batch, seq_len, documents);
+  });
   const auto context = std::make_shared<const LayerContext>(
-      LayerContext{rotation, documents, options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence},
+      LayerContext{rotations, documents, options_.recompute, moe::BatchPosition{labels.step, labels.first_sequence},
                    batch, watch, labels.tree});
   int64_t forward_index = 1 + stage_.first;
   for (const Layer& layer : layers_) {

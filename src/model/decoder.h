@@ -13,8 +13,8 @@
 #include "layout/holding.h"
 #include "layout/stages.h"
 #include "model/layer.h"
+#include "model/rotary.h"
 #include "moe/balance_loss.h"
-#include "ops/rotation_tables.h"
 #include "parallel/stage.h"
 #include "parallel/tensor_parallel.h"
 #include "parallel/weight_gatherer.h"
@@ -107,7 +107,7 @@ class Decoder : public Stage {
   RouterCounts count_of_model(const std::vector<moe::Routing>& routings) const;
 
   ModelConfig model_;
-  mutable std::optional<ops::RotationTables> rotations_;  // keeps what it has sent; nothing if positions are learned
+  mutable RotationsOfModel rotations_;  // keeps what it has sent
   DecoderOptions options_;
   StageLayers stage_;
   at::ScalarType compute_type_;

@@ -42,13 +42,20 @@ Tensor recompute_routed(const Tensor& x, RoutingPart part, std::vector<moe::Rout
   return outputs[0];
 }
 
+std::optional<NormBlock> make_norm(const std::optional<NormSpec>& spec, const ParameterStore& parameters) {
+  return spec ? std::optional(NormBlock(*spec, parameters)) : std::nullopt;
+}
+
 }  // namespace
 
 Layer::Layer(const LayerSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& routing,
              const TensorRanks& ranks)
     : name_(spec.name), previous_(spec.previous), attention_name_(spec.attention.name),
-      feed_forward_name_(spec.feed_forward_name()), ranks_(ranks), input_norm_(spec.input_norm, parameters),
-      post_attention_norm_(spec.post_attention_norm, parameters),
+      feed_forward_name_(spec.feed_forward_name()), ranks_(ranks),
+      attention_norm_(make_norm(spec.attention_norm, parameters)),
+      attention_out_norm_(make_norm(spec.attention_out_norm, parameters)),
+      feed_forward_norm_(make_norm(spec.feed_forward_norm, parameters)),
+      feed_forward_out_norm_(make_norm(spec.feed_forward_out_norm, parameters)),
       attention_(spec.attention, parameters, spec.name, ranks),
       feed_forward_(make_feed_forward(spec, parameters, routing, ranks)) {}
 
@@ -87,21 +94,21 @@ Residual Layer::forward(const Residual& in, const std::shared_ptr<const LayerCon
 Residual Layer::forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
                               std::vector<moe::Routing>* routings, const moe::Choices* saved, Phase phase) const {
   const Watch& watch = context->watch;
-  ops::NormedSum before = input_norm_.of(in);
+  ops::NormedSum before = read_stream(attention_norm_, in);
   const Tensor sum = before.sum;
   if (in.branch.defined()) watch.forward(previous_, sum, phase);
   const Tensor attended = attend(std::move(before), context, recompute, phase);
   watch.forward(attention_name_, attended, phase);
   watch.backward(attention_name_, attended);
-  ops::NormedSum between = post_attention_norm_.of(Residual{sum, attended});
+  ops::NormedSum between = read_stream(feed_forward_norm_, {sum, branch_of(attention_out_norm_, attended)});
   const Tensor last_sum = between.sum;
   const Tensor fed = feed(std::move(between), context, recompute, routings, saved);
   watch.forward(feed_forward_name_, fed, phase);
-  if (!context->recompute.layer)
-    watch.backward(name_, fed);  // the gradient of the sum is the gradient of each of its
-                                 // terms
+  const Tensor branch = branch_of(feed_forward_out_norm_, fed);
+  // The gradient of the sum is the gradient of each of its terms.
+  if (!context->recompute.layer) watch.backward(name_, branch);
   watch.backward(feed_forward_name_, fed);
-  return {last_sum, fed};
+  return {last_sum, branch};
 }
 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is summed
@@ -111,7 +118,7 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
   const auto part = [this, context, again](const TensorParallelInput& x) {
     const Watch watch = *again ? Watch() : context->watch;
     *again = true;
-    return attention_.forward(x.partitioned, context->rotation, context->documents, watch, context->tree.get());
+    return attention_.forward(x.partitioned, context->rotations, context->documents, watch, context->tree.get());
   };
   Tensor read, y;
   if (recompute.attention) {
@@ -125,7 +132,7 @@ Tensor Layer::attend(ops::NormedSum in, const Context& context, const RecomputeK
     read = x.partitioned;
     y = part(x);
   }
-  if (recompute.norm) forget_normed(input_norm_, in.sum, read, y, context->batch);
+  if (recompute.norm) forget_read(attention_norm_, in.sum, read, y, context->batch);
   return attention_.add_bias(leave_tensor_parallel(y, ranks_));
 }
 
@@ -149,16 +156,19 @@ Tensor Layer::feed(ops::NormedSum in, const Context& context, const RecomputeKin
     read = x.partitioned;
     y = part(x, routings, saved);
   }
-  if (recompute.norm) forget_normed(post_attention_norm_, in.sum, read, y, context->batch);
+  if (recompute.norm) forget_read(feed_forward_norm_, in.sum, read, y, context->batch);
   return leave_feed_forward(y);
 }
 
-// A norm's output, or all ranks' outputs, are not kept for the backward of `consumer`.
-void Layer::forget_normed(const NormBlock& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
-                          int64_t batch) const {
+// What a part reads, a norm's output or all ranks' tokens, is not kept for the backward of `consumer`. The residual
+// stream itself is: other parts read it.
+void Layer::forget_read(const std::optional<NormBlock>& norm, const Tensor& sum, const Tensor& read,
+                        const Tensor& consumer, int64_t batch) const {
   const TensorRanks from = read.sizes() == sum.sizes() ? TensorRanks{} : ranks_;
-  forget_until_backward(read, consumer,
-                        [norm, sum = sum.detach(), from, batch] { return gather_tokens(norm.of(sum), from, batch); });
+  if (!norm && from.alone()) return;
+  forget_until_backward(read, consumer, [norm, sum = sum.detach(), from, batch] {
+    return gather_tokens(read_stream(norm, {sum, {}}).normed, from, batch);
+  });
 }
 
 }  // namespace athanor::inline model

@@ -1,7 +1,9 @@
 #pragma once
-// One layer of the decoder: norm → attention → + → norm → feed-forward → +, with selective recomputation in backward.
+// One layer of the decoder: norm → attention → norm → + → norm → feed-forward → norm → +, of which each norm may be
+// missing, with selective recomputation in backward.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,7 +19,7 @@ namespace athanor::inline model {
 
 /// The data that the layers of one forward share.
 struct LayerContext {
-  ops::Rotation rotation;  ///< [B, T, head_dim/2]
+  Rotations rotations;
   ops::DocumentLengths documents;
   RecomputeKinds recompute;
   moe::BatchPosition position;
@@ -57,8 +59,8 @@ class Layer {
   Tensor feed_forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
                       const moe::Choices* saved = nullptr, const moe::BatchPosition& position = {}) const;
   Tensor leave_feed_forward(const Tensor& y) const;
-  void forget_normed(const NormBlock& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
-                     int64_t batch) const;
+  void forget_read(const std::optional<NormBlock>& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
+                   int64_t batch) const;
   Residual forward_parts(const Residual& in, const Context& context, const RecomputeKinds& recompute,
                          std::vector<moe::Routing>* routings, const moe::Choices* saved,
                          Phase phase = Phase::kForward) const;
@@ -66,7 +68,7 @@ class Layer {
   // Place names for observers; previous_ is the place of what the layer reads.
   std::string name_, previous_, attention_name_, feed_forward_name_;
   TensorRanks ranks_;
-  NormBlock input_norm_, post_attention_norm_;
+  std::optional<NormBlock> attention_norm_, attention_out_norm_, feed_forward_norm_, feed_forward_out_norm_;
   AttentionBlock attention_;
   std::variant<FeedForwardBlock, SparseBlock> feed_forward_;
 };

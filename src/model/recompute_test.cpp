@@ -133,7 +133,9 @@ TEST_P(RecomputeTest, EachKindLowersThePeakOfMemoryAndLayerMoreThanAnyOther) {
   const size_t stream = static_cast<size_t>(tokens.numel()) * 64 * sizeof(float) * 5;
   const size_t none = peak({}), norm = peak({.norm = true}), attention = peak({.attention = true}),
                moe = peak({.moe = true}), three = peak(subset(7)), layer = peak({.layer = true});
-  EXPECT_LT(norm, none - 3 * stream / 2);  // two normed streams, less what is computed again at the peak
+  if (!find_family(model.family)->names.attention_norm.empty()) {
+    EXPECT_LT(norm, none - 3 * stream / 2);  // two normed streams, less what is computed again at the peak
+  }
   EXPECT_LT(attention, none - 3 * stream);
   EXPECT_LT(moe, none - stream);
   EXPECT_LT(three, std::min({norm, attention, moe}) - stream);

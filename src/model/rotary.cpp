@@ -74,4 +74,17 @@ Rotary make_rotary(const ModelConfig& m) {
   return rotary;
 }
 
+RotationsOfModel::RotationsOfModel(const ModelSpec& spec, const ModelConfig& model, at::Device device) {
+  const auto add = [&](std::optional<ops::RotationTables>& tables, const ModelConfig& m) {
+    const Rotary rotary = make_rotary(m);
+    if (!tables) tables.emplace(rotary.frequency, rotary.scale, device);
+  };
+  ModelConfig unscaled = model;
+  unscaled.rope_scaling = {};
+  for (const LayerSpec& layer : spec.layers) {
+    if (!layer.attention.rotates) continue;
+    layer.attention.scales_rotation ? add(scaled_, model) : add(unscaled_, unscaled);
+  }
+}
+
 }  // namespace athanor::inline model

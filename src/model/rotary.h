@@ -1,8 +1,12 @@
 #pragma once
-// The frequencies of a model's rotary positions, scaled for longer contexts as its configuration specifies.
+// The rotary positions of a model: their frequencies, scaled for longer contexts as its configuration specifies, and
+// the angles of a pass's tokens.
 
-#include "config/model_config.h"
-#include "ops/tensor.h"
+#include <optional>
+
+#include "arch/model_spec.h"
+#include "blocks/attention.h"
+#include "ops/rotation_tables.h"
 
 namespace athanor::inline model {
 
@@ -15,5 +19,23 @@ struct Rotary {
 /// (dynamic scaling begins only beyond max_position_embeddings), "linear" follows Chen et al. 2023, "yarn" Peng et al.
 /// 2023, §3, and "llama3" Llama 3.1.
 Rotary make_rotary(const ModelConfig& model);
+
+/// The tables of angles that a model's layers read: none if positions are learned.
+class RotationsOfModel {
+ public:
+  RotationsOfModel(const ModelSpec& spec, const ModelConfig& model, at::Device device);
+
+  /// Returns what of_tables (a table → a rotation) makes of each table.
+  template <class F>
+  Rotations of(F of_tables) {
+    Rotations all;
+    if (scaled_) all.scaled = of_tables(*scaled_);
+    if (unscaled_) all.unscaled = of_tables(*unscaled_);
+    return all;
+  }
+
+ private:
+  std::optional<ops::RotationTables> scaled_, unscaled_;
+};
 
 }  // namespace athanor::inline model

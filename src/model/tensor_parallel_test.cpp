@@ -103,7 +103,7 @@ Result run_layer(const ModelConfig& model, const ParameterStore& parameters, con
   const Tensor positions = at::arange(kSeqLen).expand({batch, kSeqLen});
   const Tensor frequency = ops::inverse_frequency(model.head_dim(), 10000);
   const auto context = std::make_shared<const LayerContext>(
-      LayerContext{ops::make_rotation(positions, frequency), {}, c.recompute, {}, batch});
+      LayerContext{{ops::make_rotation(positions, frequency), {}}, {}, c.recompute, {}, batch});
   if (ranks.group) ranks.group->reset_traffic();
   const Tensor in = x.clone().requires_grad_();
   std::vector<moe::Routing> routings;
@@ -245,7 +245,7 @@ void expect_as_alone(ModelConfig model, Case c) {
 }
 
 TEST(TensorParallelLayer, OfTwoThreeAndFourRanksIsThatOfOne) {
-  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2"}) {
+  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2"}) {
     for (const int tensor : {2, 3, 4}) {
       for (const bool sequence : {false, true}) {
         for (const auto dtype : {at::kFloat, at::kBFloat16}) {
@@ -286,7 +286,7 @@ TEST(TensorParallelLayer, RecomputationKeepsEveryBitAndGathersButSumsNothingTwic
   constexpr auto kAll = RecomputeKinds{.norm = true, .attention = true, .moe = true};
   ModelConfig moe = model_of("olmoe", 12, 2);
   moe.num_shared_experts = 1;
-  for (const ModelConfig& model : {moe, model_of("qwen3")}) {
+  for (const ModelConfig& model : {moe, model_of("qwen3"), model_of("olmo2")}) {
     for (const bool sequence : {false, true}) {
       Case c{.tensor = 4, .sequence = sequence};
       const Shared plain = run_shared(model, c);
@@ -300,7 +300,7 @@ TEST(TensorParallelLayer, RecomputationKeepsEveryBitAndGathersButSumsNothingTwic
           for (const auto& [name, grad] : b.grads) EXPECT_TRUE(at::equal(a.grads.at(name), grad)) << name;
           if (kinds.layer) continue;
           auto reduced = [](const Result& x) { return x.traffic.calls_of; };
-          const bool repeats_norm = kinds.attention && model.family == "olmoe";
+          const bool repeats_norm = kinds.attention && family_of(model).qk_norm == QkNorm::kWhole;
           EXPECT_EQ(reduced(a)[Collective::kAllReduce] - reduced(b)[Collective::kAllReduce], repeats_norm ? 1 : 0);
           EXPECT_EQ(reduced(a)[Collective::kReduceScatter], reduced(b)[Collective::kReduceScatter]);
           const int halves = kinds.norm ? 2 : (kinds.attention ? 1 : 0) + (kinds.moe ? 1 : 0);

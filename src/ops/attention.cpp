@@ -33,8 +33,8 @@ float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
 }
 
 template <class T>
-void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, const Tensor& out,
-                  const Tensor& logsumexp, const Tensor& largest) {
+void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, int64_t window,
+                  const Tensor& out, const Tensor& logsumexp, const Tensor& largest) {
   constexpr int64_t kQueries = 8 * kernels::kTileRows;
   struct Piece {
     int64_t run, begin;
@@ -52,8 +52,8 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
     const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
     const Run& run = runs[static_cast<size_t>(piece.run)];
     const int64_t kv = piece.run * kv_heads + head / (heads / kv_heads);
-    kernels::attention_forward<T>(shape_of(q, run), rows_of<const T>(q, run, head), packed.keys(kv), packed.values(kv),
-                                  rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head),
+    kernels::attention_forward<T>(shape_of(q, run, window), rows_of<const T>(q, run, head), packed.keys(kv),
+                                  packed.values(kv), rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head),
                                   largest.defined() ? logsumexp_of(largest, run, head) : nullptr, piece.begin,
                                   std::min(run.length, piece.begin + kQueries), scratch);
   });
@@ -67,7 +67,7 @@ struct Gradients {
 };
 
 template <class T>
-void backward_into(const Inputs& in, const std::vector<Run>& runs, const Gradients& grads) {
+void backward_into(const Inputs& in, const std::vector<Run>& runs, int64_t window, const Gradients& grads) {
   if (runs.empty()) return;
   const int64_t kv_heads = in.k.size(2), group = in.q.size(2) / kv_heads;
   const int64_t scratch_bytes = kernels::attention_backward_scratch<T>(shape_of(in.q, runs.front()));
@@ -80,7 +80,7 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Gradien
                          rows_of<const T>(in.dout, run, h), logsumexp_of(in.logsumexp, run, h),
                          rows_of<T>(grads.dq, run, h)});
     }
-    kernels::attention_backward<T>(shape_of(in.q, run), queries.data(), group, rows_of<const T>(in.k, run, kv),
+    kernels::attention_backward<T>(shape_of(in.q, run, window), queries.data(), group, rows_of<const T>(in.k, run, kv),
                                    rows_of<const T>(in.v, run, kv), rows_of<T>(grads.dk, run, kv),
                                    rows_of<T>(grads.dv, run, kv), scratch);
   });
@@ -94,15 +94,17 @@ struct LargestLogits {
 
 struct Attention : torch::autograd::Function<Attention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::vector<Span>& spans, const LargestLogits& largest) {
+                        const std::vector<Span>& spans, const AttentionOptions& options, const LargestLogits& largest) {
     Tensor out = at::empty(q.sizes(), q.options());
     const Tensor logsumexp = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
     with_element(q, [&](auto* tag) {
-      forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), out, logsumexp, largest.of_query);
+      forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), options.window, out, logsumexp,
+                                                 largest.of_query);
     });
     ctx->save_for_backward({q, k, v, out});
     ctx->saved_data["logsumexp"] = logsumexp;
     ctx->saved_data["spans"] = numbers_of(spans);
+    ctx->saved_data["window"] = options.window;
     return out;
   }
 
@@ -113,32 +115,35 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto empty = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
     const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
-    with_element(in.q, [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), into); });
-    return {into.dq, into.dk, into.dv, Tensor(), Tensor()};
+    const int64_t window = ctx->saved_data["window"].toInt();
+    with_element(in.q,
+                 [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), window, into); });
+    return {into.dq, into.dk, into.dv, Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
-  if (device::takes(q)) return device::attention(q, k, v, documents);
-  if (!multiplies_on_tiles(q, ProductKind::kAttention)) return library::attention(q, k, v, documents);
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                 const AttentionOptions& options) {
+  if (device::takes(q)) return device::attention(q, k, v, documents, options);
+  if (!multiplies_on_tiles(q, ProductKind::kAttention)) return library::attention(q, k, v, documents, options);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
-                          spans_of(q.size(0), q.size(1), documents), LargestLogits{});
+                          spans_of(q.size(0), q.size(1), documents), options, LargestLogits{});
 }
 
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
-                             Tensor& largest) {
+                             Tensor& largest, const AttentionOptions& options) {
   if (device::takes(q) || !multiplies_on_tiles(q, ProductKind::kAttention) || q.numel() == 0) {
     {
       const at::NoGradGuard no_grad;
-      largest = largest_attention_logits(q, k, documents);
+      largest = largest_attention_logits(q, k, documents, options);
     }
-    return attention(q, k, v, documents);
+    return attention(q, k, v, documents, options);
   }
   const Tensor of_query = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
   const Tensor out = Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
-                                      spans_of(q.size(0), q.size(1), documents), LargestLogits{of_query});
+                                      spans_of(q.size(0), q.size(1), documents), options, LargestLogits{of_query});
   largest = of_query.amax(2);
   return out;
 }
@@ -148,7 +153,7 @@ namespace {
 constexpr int64_t kBlockRows = 64;  // queries at once
 
 // q [kv_heads, heads of each, L, d], k [kv_heads, L, d] of tokens that attend among themselves → [heads].
-Tensor largest_of_run(const Tensor& q, const Tensor& k) {
+Tensor largest_of_run(const Tensor& q, const Tensor& k, const AttentionOptions& options) {
   const int64_t length = k.size(1), dim = k.size(2);
   Tensor largest;
   for (int64_t row = 0; row < length; row += kBlockRows) {
@@ -156,8 +161,10 @@ Tensor largest_of_run(const Tensor& q, const Tensor& k) {
     const Tensor block = q.narrow(2, row, rows).reshape({q.size(0), -1, dim});
     const Tensor logits =
         at::matmul(block, k.narrow(1, 0, seen).transpose(1, 2)).view({q.size(0), q.size(1), rows, seen});
-    const Tensor later = at::ones({rows, seen}, logits.options().dtype(at::kBool)).triu(row + 1);
-    const Tensor here = logits.masked_fill_(later, -std::numeric_limits<float>::infinity()).amax({2, 3});
+    Tensor visible = at::ones({rows, seen}, logits.options().dtype(at::kBool)).tril_(row);
+    if (options.window > 0) visible.triu_(row + 1 - options.window);
+    const Tensor here =
+        logits.masked_fill_(visible.logical_not_(), -std::numeric_limits<float>::infinity()).amax({2, 3});
     largest = largest.defined() ? at::maximum(largest, here) : here;
   }
   return largest.reshape({-1});
@@ -165,7 +172,8 @@ Tensor largest_of_run(const Tensor& q, const Tensor& k) {
 
 }  // namespace
 
-Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents) {
+Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents,
+                                const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
   const int64_t batch = q.size(0), heads = q.size(2), kv_heads = k.size(2), dim = q.size(3);
   Tensor largest = at::full({batch, heads}, -std::numeric_limits<float>::infinity(), q.options().dtype(at::kFloat));
@@ -173,7 +181,8 @@ Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const Document
     for (int64_t b = span.first_sequence; b < span.first_sequence + span.num_sequences; ++b) {
       const Tensor keys = k[b].narrow(0, span.begin, span.length).transpose(0, 1).to(at::kFloat);
       const Tensor queries = q[b].narrow(0, span.begin, span.length).transpose(0, 1).to(at::kFloat);
-      const Tensor here = largest_of_run(queries.reshape({kv_heads, heads / kv_heads, span.length, dim}), keys);
+      const Tensor here =
+          largest_of_run(queries.reshape({kv_heads, heads / kv_heads, span.length, dim}), keys, options);
       largest[b].copy_(at::maximum(largest[b], here));
     }
   }

@@ -22,25 +22,33 @@ struct DocumentLengths : std::vector<std::vector<int32_t>> {
   DocumentTables tables;  ///< what these lengths are on a device
 };
 
+/// What a layer's attention computes; the defaults are causal attention over all of a document.
+struct AttentionOptions {
+  int64_t window = 0;  ///< tokens that a token attends to, itself and those before it; 0: all of them
+};
+
 /// q [B, T, heads, head_dim]; k, v [B, T, kv_heads, head_dim] → [B, T, heads, head_dim]. A token attends to itself and
-/// to the tokens before it in its document; nothing is computed between documents. Inputs are bf16 or fp32. Every sum
-/// is fp32 in an order that does not depend on threads. On tiles, attention weights are rounded to bf16 only on the
-/// path avx512_bf16 with bf16 inputs.
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
+/// to the tokens before it in its document, as far as a window goes; nothing is computed between documents. Inputs are
+/// bf16 or fp32. Every sum is fp32 in an order that does not depend on threads. On tiles, attention weights are rounded
+/// to bf16 only on the path avx512_bf16 with bf16 inputs.
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {},
+                 const AttentionOptions& options = {});
 
 /// Also sets `largest` to the largest logit of each sequence and head, fp32 [B, heads], as largest_attention_logits
 /// does. On tiles attention has it anyway; elsewhere it costs that function's products.
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
-                             Tensor& largest);
+                             Tensor& largest, const AttentionOptions& options = {});
 
 namespace library {
 /// Computes attention through libtorch's kernel, with a call for each document.
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {},
+                 const AttentionOptions& options = {});
 }  // namespace library
 
 namespace portable {
 /// Computes dense scores with a mask, in fp32.
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {});
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents = {},
+                 const AttentionOptions& options = {});
 }  // namespace portable
 
 // The largest logits of attention, for statistics: attention itself keeps no logits.
@@ -48,6 +56,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 /// Computes the logits of attention() once more, in fp32 and block by block, and returns the largest one of each
 /// sequence and head: [B, heads] fp32. Arguments as in attention(). It takes about half as many products as attention's
 /// forward, and memory for 64 rows of logits of all heads.
-Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents = {});
+Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents = {},
+                                const AttentionOptions& options = {});
 
 }  // namespace athanor::ops

@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
 
 #include "ops/attention_spans.h"
 #include "ops/library_threads.h"
@@ -57,22 +58,31 @@ void for_each_call(const std::vector<Call>& calls, F f) {
                                     [&](int64_t i) { f(calls[static_cast<size_t>(i)], static_cast<size_t>(i)); });
 }
 
+// What libtorch's kernel adds to the scores: nothing if it need only be causal, else 0 or −∞, [length, length].
+std::optional<Tensor> mask_of(const Tensor& q, const Span& span, const AttentionOptions& options) {
+  if (options.window == 0 || options.window >= span.length) return std::nullopt;
+  const Tensor seen = seen_in_span(span.length, options, q.device());
+  return at::zeros(seen.sizes(), q.options()).masked_fill_(seen.logical_not(), -std::numeric_limits<float>::infinity());
+}
+
 struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
   static Tensor forward(AutogradContext* ctx, const Tensor& q, const Tensor& k, const Tensor& v,
-                        const std::vector<Span>& spans) {
+                        const std::vector<Span>& spans, const AttentionOptions& options) {
     const int64_t kv_heads = k.size(2);
     const Tensor out = at::empty(q.sizes(), q.options());
     const auto calls = calls_of(spans, q, kv_heads);
     variable_list saved = {q, k, v, out};
     saved.resize(4 + calls.size());
     for_each_call(calls, [&](const Call& call, size_t i) {
+      const auto mask = mask_of(q, call.span, options);
       const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-          call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v), /*dropout_p=*/0.0, /*is_causal=*/true);
+          call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v), /*dropout_p=*/0.0, /*is_causal=*/!mask, mask);
       call.of_queries(out, kv_heads).copy_(part);
       saved[4 + i] = logsumexp;
     });
     ctx->save_for_backward(saved);
     ctx->saved_data["spans"] = numbers_of(spans);
+    ctx->saved_data["window"] = options.window;
     return out;
   }
 
@@ -86,16 +96,18 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
     auto shape = k.sizes().vec();
     shape.insert(shape.begin(), members);
     const Tensor dk = at::empty(shape, k.options()), dv = at::empty(shape, v.options());
+    const AttentionOptions options{ctx->saved_data["window"].toInt()};
     for_each_call(calls_of(spans, q, kv_heads), [&](const Call& call, size_t i) {
+      const auto mask = mask_of(q, call.span, options);
       const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           call.of_queries(dout, kv_heads), call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v),
-          call.of_queries(out, kv_heads), saved[4 + i], /*dropout_p=*/0.0, /*is_causal=*/true);
+          call.of_queries(out, kv_heads), saved[4 + i], /*dropout_p=*/0.0, /*is_causal=*/!mask, mask);
       call.of_queries(dq, kv_heads).copy_(gq);
       call.of_keys(dk[call.g]).copy_(gk);
       call.of_keys(dv[call.g]).copy_(gv);
     });
     const auto added = [&](const Tensor& x) { return members == 1 ? x[0] : x.sum(0); };
-    return {dq, added(dk), added(dv), Tensor()};
+    return {dq, added(dk), added(dv), Tensor(), Tensor()};
   }
 };
 
@@ -103,16 +115,18 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
 
 namespace library {
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                 const AttentionOptions& options) {
   return LibraryAttention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
-                                 spans_of(q.size(0), q.size(1), documents));
+                                 spans_of(q.size(0), q.size(1), documents), options);
 }
 
 }  // namespace library
 
 namespace portable {
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                 const AttentionOptions& options) {
   const int64_t seq_len = q.size(1);
   const auto heads_first = [&](const Tensor& x) {
     return x.repeat_interleave(q.size(2) / x.size(2), 2).transpose(1, 2).to(wide_type(x));
@@ -122,7 +136,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
     allowed.narrow(0, span.first_sequence, span.num_sequences)
         .narrow(2, span.begin, span.length)
         .narrow(3, span.begin, span.length)
-        .copy_(at::ones({span.length, span.length}, allowed.options()).tril());
+        .copy_(seen_in_span(span.length, options, q.device()));
   }
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor scores = at::matmul(heads_first(q), heads_first(k).transpose(-1, -2)) * scale;

@@ -23,9 +23,9 @@ kernels::HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
   return {data + run.sequence * x.stride(0) + run.begin * x.stride(1) + head * x.stride(2), x.stride(1)};
 }
 
-inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run) {
+inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, int64_t window = 0) {
   return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))),
-          matmul_path(q, ProductKind::kAttention)};
+          matmul_path(q, ProductKind::kAttention), window};
 }
 
 // Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.

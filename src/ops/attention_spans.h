@@ -1,6 +1,8 @@
 #pragma once
 // The spans of tokens that attend among themselves.
 
+#include <ATen/ops/ones.h>
+
 #include "ops/attention.h"
 
 namespace athanor::ops {
@@ -41,6 +43,12 @@ inline std::vector<Span> spans_of(const std::vector<int64_t>& numbers) {
   for (size_t n = 0; n < numbers.size(); n += 4)
     spans.push_back({numbers[n], numbers[n + 1], numbers[n + 2], numbers[n + 3]});
   return spans;
+}
+
+// Returns which of a span's tokens (columns) each of its tokens (rows) sees: [length, length] bool.
+inline Tensor seen_in_span(int64_t length, const AttentionOptions& options, at::Device device) {
+  Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device)).tril_();
+  return options.window > 0 ? seen.triu_(1 - options.window) : seen;
 }
 
 // Returns x with dense heads: kernels step over all dims but the last one.

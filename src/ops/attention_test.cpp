@@ -20,6 +20,7 @@ using namespace test;
 struct Case {
   int64_t sequences, tokens, heads, kv_heads, head_dim;
   DocumentLengths documents;
+  AttentionOptions options = {};
 
   Tensor inputs(int64_t num_heads, uint64_t seed, at::ScalarType dtype) const {
     return normal({sequences, tokens, num_heads, head_dim}, seed, dtype);
@@ -29,8 +30,8 @@ struct Case {
   }
   Tensor dy(at::ScalarType dtype) const { return inputs(heads, 4, dtype); }
   std::string name(at::ScalarType dtype) const {
-    return fmt::format("{}x{} tokens, {} heads ({}) of {}{} {}", sequences, tokens, heads, kv_heads, head_dim,
-                       documents.empty() ? "" : " in documents", name_of(dtype));
+    return fmt::format("{}x{} tokens, {} heads ({}) of {}{}, window {}, {}", sequences, tokens, heads, kv_heads,
+                       head_dim, documents.empty() ? "" : " in documents", options.window, name_of(dtype));
   }
 };
 
@@ -44,17 +45,24 @@ std::vector<Case> cases() {
           {1, 203, 4, 2, 34, {}},  // blocks of queries and keys, shared by heads
           {1, 9, 2, 2, 5, {{9}}},
           {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}},
-          {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}}};
+          {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}},
+          {1, 50, 1, 1, 8, {}, {.window = 1}},
+          {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.window = 4}},
+          {1, 203, 4, 2, 34, {}, {.window = 20}},    // blocks of queries that see parts of two blocks of keys
+          {1, 600, 2, 1, 16, {}, {.window = 130}}};  // blocks of keys that some queries do not see
 }
 
-// 1 if a token may attend: to itself and to earlier tokens, in its document.
+// 1 if a token may attend: to itself and to earlier tokens, in its document and window.
 Tensor mask_of(const Case& c) {
   Tensor mask = at::zeros({c.sequences, 1, c.tokens, c.tokens}, at::kDouble);
   for (int64_t b = 0; b < c.sequences; ++b) {
     const std::vector<int32_t> whole = {static_cast<int32_t>(c.tokens)};
     int64_t begin = 0;
     for (const int64_t length : c.documents.empty() ? whole : c.documents[b]) {
-      for (int64_t t = begin; t < begin + length; ++t) mask[b][0][t].narrow(0, begin, t - begin + 1).fill_(1);
+      for (int64_t t = begin; t < begin + length; ++t) {
+        const int64_t first = c.options.window > 0 ? std::max(begin, t + 1 - c.options.window) : begin;
+        mask[b][0][t].narrow(0, first, t - first + 1).fill_(1);
+      }
       begin += length;
     }
   }
@@ -73,7 +81,8 @@ const AttentionReference& reference(const Case& c, at::ScalarType dtype) {
 }
 
 Outcome run_case(const Case& c, at::ScalarType dtype) {
-  return run([&](const auto& in) { return attention(in[0], in[1], in[2], c.documents); }, c.qkv(dtype), c.dy(dtype));
+  return run([&](const auto& in) { return attention(in[0], in[1], in[2], c.documents, c.options); }, c.qkv(dtype),
+             c.dy(dtype));
 }
 
 TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
@@ -86,7 +95,7 @@ TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
       expect_within(fast.dx[1], dk, c.name(dtype) + " dk");
       expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
       const auto in = c.qkv(dtype);
-      expect_within(portable::attention(in[0], in[1], in[2], c.documents), y, c.name(dtype) + " portable y");
+      expect_within(portable::attention(in[0], in[1], in[2], c.documents, c.options), y, c.name(dtype) + " portable y");
     }
   }
 }
@@ -94,7 +103,7 @@ TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
 TEST(Attention, OfTheLibraryIsWithinTheSameBounds) {
   for (const auto dtype : kComputeTypes) {
     for (const Case& c : cases()) {
-      const auto f = [&](const auto& in) { return library::attention(in[0], in[1], in[2], c.documents); };
+      const auto f = [&](const auto& in) { return library::attention(in[0], in[1], in[2], c.documents, c.options); };
       const Outcome fast = run(f, c.qkv(dtype), c.dy(dtype));
       const auto& [y, dq, dk, dv] = reference(c, dtype);
       expect_within(fast.y, y, c.name(dtype) + " y");
@@ -107,7 +116,7 @@ TEST(Attention, OfTheLibraryIsWithinTheSameBounds) {
 
 TEST(Attention, PortableFormAgreesWithTheFormulaInFp64) {
   for (const Case& c : cases()) {
-    const auto f = [&](const auto& in) { return portable::attention(in[0], in[1], in[2], c.documents); };
+    const auto f = [&](const auto& in) { return portable::attention(in[0], in[1], in[2], c.documents, c.options); };
     const Outcome oracle = run_fp64(f, c.qkv(at::kFloat), c.dy(at::kFloat));
     const auto& [y, dq, dk, dv] = reference(c, at::kFloat);
     expect_same_formula(oracle.y, y, c.name(at::kFloat) + " y");
@@ -153,6 +162,20 @@ TEST(Attention, ATokenSeesNothingOfLaterTokensOrOtherDocuments) {
   }
 }
 
+TEST(Attention, AWindowHidesWhatIsBeforeItAndOneOfAllTokensHidesNothing) {
+  for (const auto dtype : kComputeTypes) {
+    const Case c{1, 150, 2, 1, 16, {}, {.window = 100}}, whole{1, 150, 2, 1, 16, {}, {.window = 150}};
+    auto in = c.qkv(dtype);
+    const at::NoGradGuard no_grad;
+    const Tensor before = attention(in[0], in[1], in[2], {}, c.options);
+    for (size_t i : {1, 2}) (in[i] = in[i].clone()).narrow(1, 0, 30).fill_(100);
+    const Tensor after = attention(in[0], in[1], in[2], {}, c.options);
+    expect_same_bits(after.narrow(1, 129, 21), before.narrow(1, 129, 21), "from the first that does not see token 29");
+    EXPECT_FALSE(at::equal(after.select(1, 128), before.select(1, 128)));
+    expect_same_bits(attention(in[0], in[1], in[2], {}, whole.options), attention(in[0], in[1], in[2]), "whole");
+  }
+}
+
 TEST(Attention, TwoRunsGiveTheSameBitsWithAnyThreads) {
   for (const auto dtype : kComputeTypes) {
     const Case c{2, 150, 4, 2, 32, {{100, 50}, {150}}};
@@ -193,9 +216,9 @@ TEST(Attention, RefusesDocumentsThatDoNotFillTheSequence) {
 }
 
 // Dense logits with a mask.
-Tensor expected_of(const Tensor& q, const Tensor& k, const ops::DocumentLengths& documents) {
+Tensor expected_of(const Tensor& q, const Tensor& k, const ops::DocumentLengths& documents, int64_t window) {
   const int64_t batch = q.size(0), tokens = q.size(1), heads = q.size(2);
-  Tensor allowed = at::ones({batch, tokens, tokens}, at::kBool).tril();
+  Tensor allowed = at::ones({batch, tokens, tokens}, at::kBool).tril().triu(1 - window);
   for (size_t b = 0; b < documents.size(); ++b) {
     int64_t begin = 0;
     for (const int32_t length : documents[b]) {
@@ -218,18 +241,18 @@ TEST(AttentionLogits, TheLargestIsThatOfTheLogitsThatAttentionUses) {
     for (const int64_t tokens : {1, 7, 64, 65, 200}) {
       const Tensor q = at::randn({2, tokens, 6, 8}).to(type), k = at::randn({2, tokens, 3, 8}).to(type);
       const auto third = static_cast<int32_t>(tokens / 3), rest = static_cast<int32_t>(tokens) - third;
-      for (const ops::DocumentLengths& documents :
-           {ops::DocumentLengths{}, ops::DocumentLengths{{third, rest}, {rest, third}}}) {
-        const Tensor largest = ops::largest_attention_logits(q, k, documents), v = at::randn_like(k);
+      for (const auto& [documents, window] :
+           {std::pair<ops::DocumentLengths, int64_t>{{}, tokens}, {{{third, rest}, {rest, third}}, tokens}, {{}, 5}}) {
+        const AttentionOptions options{window};
+        const Tensor expected = expected_of(q, k, documents, window);
+        const Tensor largest = ops::largest_attention_logits(q, k, documents, options), v = at::randn_like(k);
         EXPECT_EQ(largest.scalar_type(), at::kFloat);
         Tensor of_attention;
-        const Tensor attended = ops::attention_with_logits(q, k, v, documents, of_attention);
-        EXPECT_TRUE(at::equal(attended, ops::attention(q, k, v, documents)));
-        EXPECT_TRUE(at::allclose(of_attention.to(at::kDouble), expected_of(q, k, documents), 0, 8 * 25 * 8 * 6e-8))
-            << tokens;
+        const Tensor attended = ops::attention_with_logits(q, k, v, documents, of_attention, options);
+        EXPECT_TRUE(at::equal(attended, ops::attention(q, k, v, documents, options)));
+        EXPECT_TRUE(at::allclose(of_attention.to(at::kDouble), expected, 0, 8 * 25 * 8 * 6e-8)) << tokens;
         // A logit is a sum of 8 products of numbers of size 5.
-        EXPECT_TRUE(at::allclose(largest.to(at::kDouble), expected_of(q, k, documents), 0, 8 * 25 * 8 * 6e-8))
-            << tokens;
+        EXPECT_TRUE(at::allclose(largest.to(at::kDouble), expected, 0, 8 * 25 * 8 * 6e-8)) << tokens;
       }
     }
   }

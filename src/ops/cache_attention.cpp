@@ -22,8 +22,9 @@ void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Key
   const auto *keys = pointer<T>(k), *values = pointer<T>(v), *queries = pointer<T>(q);
   for_each_in_turn(pieces, [&](int64_t i, int64_t slot) {
     const int64_t row = i / kv_heads, head = i % kv_heads;
-    const int64_t first = row * k.size(1) * ld + head * head_dim;
-    const kernels::CachedHead<T> cached{keys + first, values + first, ld, counts.of_row[static_cast<size_t>(row)]};
+    const auto r = static_cast<size_t>(row);
+    const int64_t first = (row * k.size(1) + counts.first(r)) * ld + head * head_dim;
+    const kernels::CachedHead<T> cached{keys + first, values + first, ld, counts.of_row[r] - counts.first(r)};
     const int64_t at = (row * kv_heads + head) * group * head_dim;
     kernels::cache_attention(cached, queries + at, pointer<T>(out) + at, group, head_dim, score_scale(q),
                              scratch.data_ptr<float>() + slot * scratch.size(1));
@@ -34,12 +35,16 @@ void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Key
 
 int64_t KeyCounts::most() const { return of_row.empty() ? 0 : *std::ranges::max_element(of_row); }
 
-Tensor keys_seen(const Tensor& positions, int64_t most) {
-  return (at::arange(most, positions.options()) <= positions.unsqueeze(1)).view({-1, 1, 1, most});
+Tensor keys_seen(const Tensor& positions, int64_t most, int64_t window) {
+  const Tensor key = at::arange(most, positions.options()), query = positions.unsqueeze(1);
+  Tensor seen = key <= query;
+  if (window > 0) seen = seen.logical_and(key > query - window);
+  return seen.view({-1, 1, 1, most});
 }
 
 KeyCounts with_keys_seen(KeyCounts counts, const Tensor& positions) {
-  if (device::takes(positions) && !counts.of_row.empty()) counts.seen = keys_seen(positions, counts.most());
+  if (device::takes(positions) && !counts.of_row.empty())
+    counts.seen = keys_seen(positions, counts.most(), counts.window);
   return counts;
 }
 
@@ -58,9 +63,10 @@ Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   const int64_t group = q.size(1) / k.size(2);
   std::vector<Tensor> rows;
   for (int64_t r = 0; r < q.size(0); ++r) {
-    const int64_t count = counts.of_row[static_cast<size_t>(r)];
+    const auto row = static_cast<size_t>(r);
+    const int64_t first = counts.first(row), count = counts.of_row[row] - first;
     const auto heads_first = [&](const Tensor& x) {
-      return x[r].narrow(0, 0, count).repeat_interleave(group, 1).transpose(0, 1).to(wide_type(x));
+      return x[r].narrow(0, first, count).repeat_interleave(group, 1).transpose(0, 1).to(wide_type(x));
     };
     const Tensor query = q[r].unsqueeze(1).to(wide_type(q));  // [heads, 1, head_dim]
     const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));

@@ -21,7 +21,7 @@ Inputs make_inputs(at::ScalarType dtype, std::vector<int64_t> counts, int64_t he
   return {normal({rows, heads, head_dim}, 1, dtype),
           normal({rows + 1, capacity, kv_heads, head_dim}, 2, dtype),
           normal({rows + 1, capacity, kv_heads, head_dim}, 3, dtype),
-          {std::move(counts), {}}};
+          {std::move(counts)}};
 }
 
 // Scores are sums of head_dim products of normal numbers, so an error of head_dim · 2^-24 · their sizes, about head_dim
@@ -36,11 +36,15 @@ double error_of(const Inputs& in) {
 TEST(CacheAttention, EqualsDenseScoresForRowsOfDifferentLengths) {
   for (const auto dtype : kComputeTypes) {
     for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 2}, {3, 1}, {2, 2}}) {
-      const Inputs in = make_inputs(dtype, {7, 1, 300, 33}, heads, kv_heads, 20);
-      const Tensor expected =
-          portable::cache_attention(in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble), in.counts);
-      const Tensor y = cache_attention(in.q, in.k, in.v, in.counts);
-      EXPECT_LE((y.to(at::kDouble) - expected).abs().max().item<double>(), error_of(in)) << name_of(dtype) << heads;
+      for (const int64_t window : {0, 1, 20}) {
+        Inputs in = make_inputs(dtype, {7, 1, 300, 33}, heads, kv_heads, 20);
+        in.counts.window = window;
+        const Tensor expected =
+            portable::cache_attention(in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble), in.counts);
+        const Tensor y = cache_attention(in.q, in.k, in.v, in.counts);
+        EXPECT_LE((y.to(at::kDouble) - expected).abs().max().item<double>(), error_of(in))
+            << name_of(dtype) << heads << " window " << window;
+      }
     }
   }
 }
@@ -51,8 +55,11 @@ TEST(CacheAttention, EqualsTheLastRowOfWholeAttention) {
   const Tensor k = in.k.narrow(0, 0, 1).narrow(1, 0, 33), v = in.v.narrow(0, 0, 1).narrow(1, 0, 33);
   const Tensor queries = normal({1, 33, 4, 16}, 9);
   queries.select(1, 32).copy_(in.q);
-  const Tensor whole = attention(queries, k, v).select(1, 32);
-  EXPECT_LE((cache_attention(in.q, in.k, in.v, in.counts) - whole).abs().max().item<double>(), 2 * error_of(in));
+  for (const int64_t window : {0, 7}) {
+    const KeyCounts counts{in.counts.of_row, window};
+    const Tensor whole = attention(queries, k, v, {}, {window}).select(1, 32);
+    EXPECT_LE((cache_attention(in.q, in.k, in.v, counts) - whole).abs().max().item<double>(), 2 * error_of(in));
+  }
 }
 
 TEST(CacheAttention, NoBitsOfARowDependOnOtherRowsOrOnThreads) {
@@ -61,7 +68,7 @@ TEST(CacheAttention, NoBitsOfARowDependOnOtherRowsOrOnThreads) {
     const Tensor y = cache_attention(in.q, in.k, in.v, in.counts);
     for (int64_t r = 0; r < 3; ++r) {
       const Tensor alone = cache_attention(in.q.narrow(0, r, 1), in.k.narrow(0, r, 1), in.v.narrow(0, r, 1),
-                                           {{in.counts.of_row[static_cast<size_t>(r)]}, {}});
+                                           {{in.counts.of_row[static_cast<size_t>(r)]}});
       EXPECT_TRUE(at::equal(alone[0], y[r])) << r;
     }
     const int threads = at::get_num_threads();

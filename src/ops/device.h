@@ -28,7 +28,8 @@ Tensor rope(const Tensor& x, const Rotation& rotation);
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 Tensor gelu_tanh(const Tensor& x);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents);
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                 const AttentionOptions& options);
 Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,

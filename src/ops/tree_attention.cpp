@@ -94,7 +94,7 @@ TokenTree make_tree(std::vector<TokenTree::Node> nodes) {
   return tree;
 }
 
-Tensor tree_mask(const TokenTree& tree) {
+Tensor tree_mask(const TokenTree& tree, int64_t window) {
   const int64_t tokens = tree.num_tokens();
   Tensor mask = at::zeros({1, 1, tokens, tokens}, at::kBool);
   const auto above = ancestors_of(tree);
@@ -108,6 +108,10 @@ Tensor tree_mask(const TokenTree& tree) {
     }
     rows.narrow(1, node.begin, length).copy_(at::ones({length, length}, at::kBool).tril());
   }
+  if (window > 0) {
+    const Tensor position = tree.positions.view({-1});
+    mask.logical_and_(position.unsqueeze(0) > position.unsqueeze(1) - window);
+  }
   return mask;
 }
 
@@ -116,17 +120,19 @@ TokenTree with_mask(TokenTree tree, at::Device device) {
   return tree;
 }
 
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree) {
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window) {
   const at::NoGradGuard no_grad;
   ATHANOR_ASSERT(q.size(0) == 1 && q.size(1) == tree.num_tokens());
-  if (runs_on_tiles(q)) {
+  const bool hides = window > 0 && tree.num_tokens() > 0 && tree.positions.max().item<int64_t>() >= window;
+  if (runs_on_tiles(q) && !hides) {
     const Tensor out = at::empty(q.sizes(), q.options());
     const Tensor dense_q = with_dense_heads(q), dense_k = with_dense_heads(k), dense_v = with_dense_heads(v);
     with_element(
         q, [&](auto* tag) { attend_on_tiles<std::decay_t<decltype(*tag)>>(dense_q, dense_k, dense_v, tree, out); });
     return out;
   }
-  const Tensor mask = tree.mask.defined() ? tree.mask : tree_mask(tree).to(q.device());
+  const bool is_sent = tree.mask.defined() && !hides;
+  const Tensor mask = is_sent ? tree.mask : tree_mask(tree, hides ? window : 0).to(q.device());
   const int64_t heads = q.size(2);
   return at::scaled_dot_product_attention(heads_first(q, heads), heads_first(k, heads), heads_first(v, heads), mask)
       .transpose(1, 2)
@@ -135,11 +141,12 @@ Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const T
 
 namespace portable {
 
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree) {
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window) {
   const auto wide = [&](const Tensor& x) { return heads_first(x, q.size(2)).to(at::kFloat); };
   const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
   const Tensor scores = at::matmul(wide(q), wide(k).transpose(-1, -2)) * scale;
-  const Tensor masked = scores.masked_fill(tree_mask(tree).logical_not(), -std::numeric_limits<float>::infinity());
+  const Tensor masked =
+      scores.masked_fill(tree_mask(tree, window).logical_not(), -std::numeric_limits<float>::infinity());
   return at::matmul(at::softmax(masked, -1), wide(v)).transpose(1, 2).to(q.scalar_type());
 }
 

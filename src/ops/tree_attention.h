@@ -28,18 +28,19 @@ struct TokenTree {
 /// Asserts that the nodes are as TokenTree describes, and sets the positions.
 TokenTree make_tree(std::vector<TokenTree::Node> nodes);
 /// Returns the mask of a tree, on the host.
-Tensor tree_mask(const TokenTree& tree);
+/// @param window  tokens that a token attends to, itself and the last ones above it; 0: all of them.
+Tensor tree_mask(const TokenTree& tree, int64_t window = 0);
 /// Returns the tree with its mask on `device`, if attention there needs one. N² bytes are sent.
 TokenTree with_mask(TokenTree tree, at::Device device);
 
 /// q [1, N, heads, head_dim]; k, v [1, N, kv_heads, head_dim] → [1, N, heads, head_dim], without autograd. On our tiles
 /// every sum is fp32 in an order that depends on the tree alone, and nothing is computed between tokens that do not
-/// attend to each other; elsewhere libtorch's attention gets the mask.
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree);
+/// attend to each other; elsewhere, and where a window hides tokens of a text, libtorch's attention gets the mask.
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window = 0);
 
 namespace portable {
 /// Computes dense scores with the mask, in fp32.
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree);
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window = 0);
 }  // namespace portable
 
 }  // namespace athanor::ops

@@ -85,7 +85,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
                          testing::Values(Case{"olmo", {}, "bfloat16", 0}, Case{"llama", {"layer"}, "bfloat16", 1},
                                          Case{"qwen3", {}, "float32", 0}, Case{"olmoe", {"attention"}, "bfloat16", 1},
                                          Case{"qwen3_moe", {"norm", "moe"}, "bfloat16", 0},
-                                         Case{"olmoe", {}, "float32", 1}, Case{"gpt2", {"attention"}, "bfloat16", 0}));
+                                         Case{"olmoe", {}, "float32", 1}, Case{"gpt2", {"attention"}, "bfloat16", 0},
+                                         Case{"olmo2", {"norm"}, "bfloat16", 1}));
 INSTANTIATE_TEST_SUITE_P(TestAll, ActivationMemory,
                          testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}},
                                          Case{"llama", {"attention"}}, Case{"qwen3", {}, "float32"}, Case{"olmoe", {}},
@@ -93,7 +94,9 @@ INSTANTIATE_TEST_SUITE_P(TestAll, ActivationMemory,
                                          Case{"olmoe", {"layer"}}, Case{"olmoe", {"norm", "attention", "moe"}},
                                          Case{"olmoe", {}, "float32"}, Case{"qwen3_moe", {}},
                                          Case{"qwen3_moe", {"norm", "moe"}}, Case{"gpt2", {}},
-                                         Case{"gpt2", {}, "float32"}));
+                                         Case{"gpt2", {}, "float32"}, Case{"olmo2", {}}, Case{"olmo2", {"layer"}},
+                                         Case{"olmo2", {"attention", "moe"}, "float32"}, Case{"starcoder2", {}},
+                                         Case{"qwen2", {}, "float32"}));
 
 TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const RunConfig config = config_of(GetParam(), test::is_of_test_all() ? Size{4, 4} : Size{2, 2});

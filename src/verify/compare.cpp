@@ -72,7 +72,7 @@ double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
     case Role::kKey:
     case Role::kQkNorm: return of_attention(spec, step);
     case Role::kBias: return of_bias(spec, step);
-    case Role::kRouter: return config_.model.norm_topk_prob ? of_router(spec, step) : 0;
+    case Role::kRouter: return config_.model.norms_topk() ? of_router(spec, step) : 0;
     default: return 0;
   }
 }

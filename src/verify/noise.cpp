@@ -51,7 +51,7 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   if (family.qk_norm != QkNorm::kNone) chain.add(heads);
   if (family.qk_norm == QkNorm::kWhole) chain.add_over(tensor);
   if (family.positions == Positions::kRotary) chain.add(kFewRoundings);  // rotation
-  if (family.biases) chain.add(kFewRoundings);                           // biases: queries, keys, values, the output
+  if (family.biases != Biases::kNone) chain.add(kFewRoundings);          // biases: queries, keys, values, the output
   chain.add(back ? seq_len : m.head_dim());                              // scores
   chain.add(seq_len);                                                    // softmax
   chain.add_stored_there(back ? 2 : 1);                                  // probabilities, and their gradients

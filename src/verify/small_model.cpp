@@ -30,30 +30,35 @@ namespace {
 constexpr int64_t kLayers = 2;
 constexpr int64_t kLongest = 3;  // layers of a stage if its shortest neighbour has one
 
-bool has_both_kinds(const ModelConfig& model) {
-  return model.is_moe() && model.num_sparse_layers() > 0 && model.num_sparse_layers() < model.num_hidden_layers;
+// What layers of a model may differ in.
+struct LayerKind {
+  bool sparse, in_window;
+  auto operator<=>(const LayerKind&) const = default;
+};
+
+LayerKind kind_of(const ModelConfig& model, int64_t layer) {
+  return {model.is_sparse_layer(layer), model.window_of(layer) > 0};
 }
 
 void take_first_layers(ModelConfig& model) {
   const ModelConfig whole = model;
-  const bool both = has_both_kinds(whole);
-  for (int64_t layers = std::min(whole.num_hidden_layers, kLayers); layers < whole.num_hidden_layers; ++layers) {
-    model.num_hidden_layers = layers;
-    std::erase_if(model.mlp_only_layers = whole.mlp_only_layers, [&](int64_t l) { return l >= layers; });
-    const bool sparse = !whole.is_moe() || whole.num_sparse_layers() == 0 || model.num_sparse_layers() > 0;
-    if (sparse && (!both || has_both_kinds(model))) return;
-  }
-  model = whole;
+  std::set<LayerKind> all, taken;
+  for (int64_t l = 0; l < whole.num_hidden_layers; ++l) all.insert(kind_of(whole, l));
+  int64_t layers = 0;
+  while (layers < whole.num_hidden_layers && (layers < kLayers || taken.size() < all.size()))
+    taken.insert(kind_of(whole, layers++));
+  model.num_hidden_layers = layers;
+  for (auto list : {&ModelConfig::mlp_only_layers, &ModelConfig::full_attention_layers})
+    std::erase_if(model.*list, [&](int64_t l) { return l >= layers; });
 }
 
-// Picks this many layers of a stage, evenly, and one more if a kind would be left out; true means a layer with experts.
-std::vector<bool> pick_kinds(const ModelConfig& model, const StageLayers& stage, int64_t count) {
-  std::vector<bool> kinds;
-  for (int64_t i = 0; i < count; ++i)
-    kinds.push_back(model.is_sparse_layer(stage.first + stage.num_layers() * i / count));
+// Picks this many layers of a stage, evenly, and one more of each kind that would be left out.
+std::vector<LayerKind> pick_kinds(const ModelConfig& model, const StageLayers& stage, int64_t count) {
+  std::vector<LayerKind> kinds;
+  for (int64_t i = 0; i < count; ++i) kinds.push_back(kind_of(model, stage.first + stage.num_layers() * i / count));
   for (int64_t layer = stage.first; layer < stage.end; ++layer) {
-    const bool sparse = model.is_sparse_layer(layer);
-    if (std::ranges::find(kinds, sparse) == kinds.end()) kinds.push_back(sparse);
+    const LayerKind kind = kind_of(model, layer);
+    if (std::ranges::find(kinds, kind) == kinds.end()) kinds.push_back(kind);
   }
   return kinds;
 }
@@ -61,13 +66,14 @@ std::vector<bool> pick_kinds(const ModelConfig& model, const StageLayers& stage,
 void take_of_each_stage(ModelConfig& model, ParallelismConfig& parallelism) {
   const auto stages = split_stages(model, parallelism);
   const int64_t shortest = std::ranges::min(stages, {}, &StageLayers::num_layers).num_layers();
-  std::vector<int64_t> split, dense;
+  std::vector<int64_t> split, dense, full;
   int64_t layers = 0;
   for (const StageLayers& stage : stages) {
     const int64_t share = (2 * stage.num_layers() + shortest) / (2 * shortest);  // to the nearest
     const auto kinds = pick_kinds(model, stage, std::min(share, kLongest));
     for (size_t i = 0; i < kinds.size(); ++i) {
-      if (!kinds[i]) dense.push_back(layers + static_cast<int64_t>(i));
+      if (!kinds[i].sparse) dense.push_back(layers + static_cast<int64_t>(i));
+      if (!kinds[i].in_window) full.push_back(layers + static_cast<int64_t>(i));
     }
     split.push_back(static_cast<int64_t>(kinds.size()));
     layers += split.back();
@@ -78,13 +84,15 @@ void take_of_each_stage(ModelConfig& model, ParallelismConfig& parallelism) {
     model.decoder_sparse_step = 1;
     model.mlp_only_layers = dense;
   }
+  if (model.sliding_window > 0) model.full_attention_layers = full;
   parallelism.pipeline_split = split;
 }
 
-// Reduces the number of layers. Without a pipeline it keeps two layers, or, if the model has both kinds of layers, the
-// fewest from the first on that have both. With a pipeline it keeps of each stage a number in proportion to the stage's
-// share of the layers: one of the shortest, at most three. It keeps one more if that would leave out one of the stage's
-// kinds; it writes the result to `parallelism.pipeline_split`. A model that is no longer than that stays as it is.
+// Reduces the number of layers. Without a pipeline it keeps two layers, or the fewest from the first on that have all
+// kinds of layers of the model. With a pipeline it keeps of each stage a number in proportion to the stage's
+// share of the layers: one of the shortest, at most three. It keeps one more of each of the stage's kinds that this
+// would leave out; it writes the result to `parallelism.pipeline_split`. A model that is no longer than that stays as
+// it is.
 void shrink_layers(ModelConfig& model, ParallelismConfig& parallelism) {
   if (parallelism.pipeline_parallel_degree == 1) {
     take_first_layers(model);
@@ -94,6 +102,7 @@ void shrink_layers(ModelConfig& model, ParallelismConfig& parallelism) {
 }
 
 constexpr int64_t kHeads = 4, kHeadDim = 8, kIntermediate = 24, kSmallVocab = 96, kSmallSeqLen = 16, kManyExperts = 128;
+constexpr int64_t kWindow = 5;  // shorter than a sequence
 constexpr int64_t kMicrobatches = 2, kHessianInterval = 2;
 constexpr double kBucketMb = 0.05;  // 13,000 gradients: a small model has several buckets
 
@@ -142,6 +151,7 @@ ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_dept
   if (model.moe_intermediate_size > 0) {
     model.moe_intermediate_size = std::min(model.moe_intermediate_size, kIntermediate / 8 * cut);
   }
+  if (model.sliding_window > 0) model.sliding_window = std::min(model.sliding_window, kWindow);
   model.vocab_size = shrink_vocabulary(model.vocab_size, p.tensor_parallel_degree);
   // So a product of `width` terms keeps its size.
   model.initializer_range *= std::sqrt(static_cast<double>(width) / static_cast<double>(model.hidden_size));

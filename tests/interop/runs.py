@@ -91,7 +91,7 @@ class Run:
     def __init__(self, athanor, folder, data, family="olmoe"):
         self.athanor, self.folder = athanor, folder / "run"
         self.config = folder / "run.toml"
-        sparse = "moe" in family
+        sparse = "moe" in family or family == "mixtral"
         self.config.write_text(CONFIG.format(family=family, experts=8 if sparse else 0, topk=2 if sparse else 0, data=data,
                                              run=self.folder))
 

@@ -36,6 +36,13 @@ FAMILIES = {
                   "model.norm_topk_prob=true", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4",
                   "model.rope_scaling.original_max_position_embeddings=16"],
     "gpt2": ["model.num_key_value_heads=0", "model.tie_word_embeddings=true"],
+    "olmo2": [],
+    "olmo3": ["model.num_hidden_layers=4", "model.sliding_window=6", "model.rope_theta=5e5", "model.rope_scaling.rope_type=yarn",
+              "model.rope_scaling.factor=4", "model.rope_scaling.original_max_position_embeddings=16"],
+    "qwen2": ["model.sliding_window=5", "model.full_attention_layers=[0]"],
+    "mistral": ["model.head_dim=12", "model.sliding_window=6"],
+    "mixtral": ["model.norm_topk_prob=true", "model.rope_theta=1e6"],
+    "starcoder2": ["model.tie_word_embeddings=true", "model.sliding_window=9"],
 }
 
 
@@ -88,6 +95,7 @@ def greedy_ours(athanor, model, prompts, count):
 # Each family from its run or from the folder that it was exported to; and all from both. test_generate reads folders of each family.
 @pytest.mark.parametrize("run, kinds", [
     ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
+    ("olmo2", ["hf"]), ("olmo3", ["run"]), ("qwen2", ["hf"]), ("mistral", ["run"]), ("mixtral", ["hf"]), ("starcoder2", ["run"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -207,6 +215,8 @@ def test_sampling_repeats_with_its_seed_and_only_with_it(any_run, athanor):
 def make_hf(folder, family, **fields):
     torch.manual_seed(3)
     sparse = dict(num_experts=6, num_experts_per_tok=2) if "moe" in family else {}
+    if family == "mixtral":
+        sparse = dict(num_local_experts=6, num_experts_per_tok=2)
     fields = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
                   vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
                   initializer_range=0.1, **sparse) | fields
@@ -237,6 +247,13 @@ TOGETHER = [
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
                    "mlp_only_layers": [1]}),
     ("gpt2", {"layer_norm_epsilon": 1e-3}),
+    ("olmo2", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
+    ("olmo3", {"num_hidden_layers": 4, "sliding_window": 6, "rope_parameters": {
+        "full_attention": YARN, "sliding_attention": dict(rope_type="default", rope_theta=1e4)}}),
+    ("qwen2", {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}),
+    ("mistral", {"head_dim": 12, "sliding_window": None}),
+    ("mixtral", {"head_dim": 12, "sliding_window": 5}),
+    ("starcoder2", {"norm_epsilon": 1e-3, "tie_word_embeddings": False}),
 ]
 ALONE = [
     ("olmo", {}), ("olmo", {"tie_word_embeddings": True}),
@@ -248,6 +265,8 @@ ALONE = [
     ("qwen3", {"head_dim": 16, "tie_word_embeddings": True}),
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24}),
     ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
+    ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 6}),
+    ("olmo3", {"num_hidden_layers": 3}), ("qwen2", {}), ("mistral", {"sliding_window": 7}), ("starcoder2", {"sliding_window": 5}),
 ]
 
 
@@ -342,7 +361,7 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
 
 
 @pytest.mark.parametrize("family,change,words", [
-    ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmoe, llama, qwen3, qwen3_moe, gpt2"]),
+    ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmo2, olmo3, olmoe, llama, qwen2"]),
     ("gpt2", {"activation_function": "relu", "scale_attn_by_inverse_layer_idx": True, "n_head": 0},
      ['activation_function = "relu"', "scale_attn_by_inverse_layer_idx = true", "n_head"]),
     ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
@@ -353,7 +372,7 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
     *(pytest.param(*case, marks=SLOW) for case in [
         ("llama", {"attention_bias": True}, ["attention_bias = true"]),
         ("llama", {"sliding_window": 16}, ["sliding_window = 16"]),
-        ("qwen3", {"use_sliding_window": True, "sliding_window": 16}, ["use_sliding_window = true"]),
+        ("mistral", {"use_sliding_window": True}, ["use_sliding_window = true"]),
         ("qwen3", {"rope_parameters": {"rope_type": "longrope", "rope_theta": 1e4}}, ['rope_type "longrope"', "yarn"]),
         ("qwen3_moe", {"partial_rotary_factor": 0.5}, ["partial_rotary_factor = 0.5"]),
         ("llama", {"head_dim": 16}, ["q_proj.weight has shape [32, 32], expected [64, 32]"]),

@@ -17,7 +17,8 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, OlmoConfig, OlmoeConfig, Qwen3Config, Qwen3MoeConfig)
+from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+                          OlmoConfig, OlmoeConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -75,6 +76,24 @@ VARIANTS = {
     "gpt2": (GPT2Config, GPT2),
     "gpt2-odd": (GPT2Config, dict(n_embd=60, n_layer=3, n_head=5, n_inner=37, vocab_size=131, layer_norm_epsilon=1e-3,
                                   activation_function="gelu_pytorch_tanh", tie_word_embeddings=False)),
+    "olmo2": (Olmo2Config, dict(DENSE, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=5e5))),
+    "olmo2-odd": (Olmo2Config, dict(ODD, tie_word_embeddings=True, rms_norm_eps=1e-3)),
+    "olmo3": (Olmo3Config, dict(DENSE, num_hidden_layers=4, sliding_window=7, rope_parameters=dict(
+        full_attention=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, original_max_position_embeddings=16),
+        sliding_attention=dict(rope_type="default", rope_theta=500.0)))),
+    "olmo3-odd": (Olmo3Config, dict(ODD, sliding_window=1, layer_types=["full_attention", "sliding_attention", "full_attention"])),
+    "qwen2": (Qwen2Config, dict(DENSE, num_key_value_heads=2, tie_word_embeddings=True)),
+    "qwen2-window": (Qwen2Config, dict(ODD, use_sliding_window=True, sliding_window=9, max_window_layers=1)),
+    "qwen3-window": (Qwen3Config, dict(GROUPED, use_sliding_window=True, sliding_window=5,
+                                       layer_types=["sliding_attention", "full_attention"])),
+    "qwen3_moe-window": (Qwen3MoeConfig, dict(QWEN3_MOE, use_sliding_window=True, sliding_window=33)),
+    "mistral": (MistralConfig, dict(GROUPED, sliding_window=7)),
+    "mistral-whole": (MistralConfig, dict(GROUPED, sliding_window=None)),
+    "mixtral": (MixtralConfig, dict(GROUPED, num_local_experts=5, num_experts_per_tok=2, router_aux_loss_coef=0.05)),
+    "mixtral-window": (MixtralConfig, dict(GROUPED, num_hidden_layers=1, sliding_window=12, num_local_experts=4,
+                                           num_experts_per_tok=1, router_aux_loss_coef=0.05)),
+    "starcoder2": (Starcoder2Config, dict(DENSE, num_key_value_heads=2)),
+    "starcoder2-odd": (Starcoder2Config, dict(ODD, sliding_window=3, norm_epsilon=1e-3, tie_word_embeddings=False)),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -91,7 +110,9 @@ VARIANTS = {
 QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options": True, "olmoe-one-layer-all-experts": True,
          "olmoe-one-layer-idle-experts": False, "gpt2": False, "gpt2-odd": True, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
          "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
-         "qwen3_moe-mixed-shorter": True}  # variant → whether attention stays in documents
+         "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
+         "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
+         "starcoder2-odd": True}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -134,12 +155,14 @@ def make_tokens(config, seed):
     return tokens                # the third row is one document
 
 
-def document_mask(tokens, dtype):
+def document_mask(tokens, dtype, window=None):
     """Returns [B, 1, T, T]: 0 if a token may attend, far below everything otherwise. A document ends with its EOS."""
     ends = (tokens == EOS).long()
     document = ends.cumsum(1) - ends
     same = document[:, :, None] == document[:, None, :]
     allowed = same & torch.ones(tokens.shape[1], tokens.shape[1], dtype=torch.bool).tril()
+    if window is not None:
+        allowed = allowed.triu(1 - window)
     return torch.zeros(allowed.shape, dtype=dtype).masked_fill(~allowed, -1e30)[:, None]
 
 
@@ -149,8 +172,22 @@ def positions_in_documents(tokens):
     return index - torch.where(begins, index, 0).cummax(1).values
 
 
-def logical(name, tensor):
+def document_masks(config, tokens, dtype):
+    """The masks of a model, by kinds of layers if its layers differ."""
+    window = getattr(config, "sliding_window", None)
+    if len(set(getattr(config, "layer_types", None) or [])) < 2 and config.model_type != "olmo3":
+        return document_mask(tokens, dtype, window)
+    return {"full_attention": document_mask(tokens, dtype), "sliding_attention": document_mask(tokens, dtype, window)}
+
+
+def logical(model, name, tensor):
     """Returns our names of a parameter of `transformers`, which has the gate and up projections of experts in one tensor."""
+    if model.config.model_type == "mixtral" and ".mlp." in name:
+        name = name.replace(".mlp.", ".block_sparse_moe.")
+        if name.endswith("experts.gate_up_proj"):
+            base = name.removesuffix("gate_up_proj")
+            return {f"{base}{part}.weight": rows for part, rows in zip(("w1", "w3"), tensor.chunk(2, dim=1))}
+        return {name.replace("down_proj", "w2.weight"): tensor}
     if name.endswith("experts.gate_up_proj"):
         gate, up = tensor.chunk(2, dim=1)
         base = name.removesuffix("gate_up_proj")
@@ -170,7 +207,7 @@ def forward(model, tokens, documents):
     """Returns (logits, loss, aux_loss or None, router logits)."""
     is_sparse = hasattr(model.config, "num_experts")
     dtype = model.lm_head.weight.dtype
-    mask = document_mask(tokens, dtype) if documents else None
+    mask = document_masks(model.config, tokens, dtype) if documents else None
     extra = dict(output_router_logits=True) if is_sparse else {}
     if documents and model.config.model_type == "gpt2":  # learned positions begin in each document; rotary ones are relative
         extra = dict(position_ids=positions_in_documents(tokens))
@@ -192,7 +229,7 @@ def losses_and_gradients(model, tokens, documents):
     if aux_loss is not None:
         out["aux_loss"] = aux_loss.detach()
     for name, parameter in model.named_parameters():
-        for ours, part in logical(name, parameter.grad).items():
+        for ours, part in logical(model, name, parameter.grad).items():
             out[f"grad.{ours}"] = part.clone()
     return out
 
@@ -206,7 +243,7 @@ def after_steps(model, tokens, steps, lr):
         optimizer.step()
     out = {}
     for name, parameter in model.named_parameters():
-        for ours, part in logical(name, parameter.detach()).items():
+        for ours, part in logical(model, name, parameter.detach()).items():
             out[f"param.{ours}"] = part.clone()
     model.load_state_dict(saved)
     return out
@@ -216,12 +253,14 @@ def disturb_rotation(model):
     """Rotary frequencies are constants of the model: they have float32's error too, two roundings of a power."""
     if not hasattr(model.base_model, "rotary_emb"):
         return lambda seed: None
-    buffer = model.base_model.rotary_emb.inv_freq
+    buffers = [buffer for name, buffer in model.base_model.rotary_emb.named_buffers()
+               if name.endswith("inv_freq") and "original" not in name]
 
     def disturb(seed):
-        original = buffer.clone()
-        buffer.mul_(1 + 2**-23 * torch.randn(buffer.shape, generator=torch.Generator().manual_seed(seed), dtype=buffer.dtype))
-        return lambda: buffer.copy_(original)
+        generator, originals = torch.Generator().manual_seed(seed), [buffer.clone() for buffer in buffers]
+        for buffer in buffers:
+            buffer.mul_(1 + 2**-23 * torch.randn(buffer.shape, generator=generator, dtype=buffer.dtype))
+        return lambda: [buffer.copy_(original) for buffer, original in zip(buffers, originals)]
 
     return disturb
 

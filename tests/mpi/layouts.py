@@ -114,6 +114,7 @@ def draw_layout(seed, most_ranks=12):
     if more.random() < 0.15:
         draw_stages(more, f)
     choose_optimizer(random.Random(f"optimizer for layout {seed}"), f)
+    change_family(random.Random(f"family of layout {seed}"), f)
     return Drawn(seed, ranks, f, draw_resumption(more, f, ranks) if more.random() < 0.25 else {})
 
 
@@ -308,6 +309,27 @@ def draw_positions(r, f):
             f["model.rope_scaling.attention_factor"] = 1.2
 
 
+RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2"], "olmoe": ["mixtral", "mixtral"]}
+WITH_WINDOWS = ("olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
+
+
+def change_family(r, f):
+    """Draws a family that is made of other parts and takes what was drawn for the first one, and windows."""
+    family = r.choice([f["model.family"], *RELATIVES.get(f["model.family"], [])])
+    if family == "mixtral" and f["model.num_experts_per_tok"] == 1:
+        return  # its router would learn nothing from the loss
+    if family not in ("olmo", "olmoe"):
+        f.pop("model.clip_qkv", None)
+    if family == "mixtral":
+        f["model.norm_topk_prob"] = True
+    f["model.family"] = family
+    if family in WITH_WINDOWS and r.random() < 0.6:
+        f["model.sliding_window"] = r.choice([1, 3, 7, 40])
+        if family in ("olmo3", "qwen2", "qwen3") and r.random() < 0.6:
+            layers = f["model.num_hidden_layers"]
+            f["model.full_attention_layers"] = sorted(r.sample(range(layers), r.randrange(1, layers + 1)))
+
+
 def draw_edges(r, f, stages, tensor, data):
     """Draws values that are as small, as large or as deep as possible."""
     f["parallelism.bucket_mb"] = r.choice([4e-6, f["parallelism.bucket_mb"], f["parallelism.bucket_mb"]])
@@ -425,6 +447,7 @@ def features(drawn):
     note("clips", f["optimizer.max_grad_norm"] in (1e-3, 0.1))
     note("clip_qkv", f.get("model.clip_qkv"))
     note(f"rope {f.get('model.rope_scaling.rope_type')}", "model.rope_scaling.rope_type" in f)
+    note("window", f.get("model.sliding_window", 40) < f["data.seq_len"])
     note("scaling factor", f.get("model.routed_scaling_factor", 1) != 1)
     note("k = E", "model.num_experts" in f and f["model.num_experts_per_tok"] == f["model.num_experts"])
     note("one token", f["data.seq_len"] == 2)

@@ -11,9 +11,9 @@ import pytest
 import layouts
 from test_verify import SAMPLE, slow_unless
 
-# Two members of the sample with several kinds of ranks, and seeds whose layouts have two ranks: together they draw everything that
+# Two members of the sample with several kinds of ranks, and seeds whose layouts have two or three: together they draw everything that
 # layouts.coverage counts.
-SHORT = [31, 38, 604, 2264, 2269, 2750, 4109, 4608]
+SHORT = [36, 40, 105, 461, 604, 847, 1250, 1978, 2816, 4531, 4924, 5022, 5158]
 
 STEPS, HESSIAN_INTERVAL = 3, 2  # those of verify: the interval is no longer
 

@@ -1,5 +1,7 @@
 #include "arch/blocks/attention.h"
 
+#include <algorithm>
+
 namespace athanor::inline arch {
 namespace {
 
@@ -41,7 +43,10 @@ double AttentionSpec::projection_flops(double tokens) const {
   return query.flops(tokens) + key.flops(tokens) + value.flops(tokens) + out.flops(tokens);
 }
 
-double AttentionSpec::score_flops(double tokens, double attended) const {
+// A token attends to itself and those before it: to half of a sequence on average, less what the window leaves out.
+double AttentionSpec::score_flops(double tokens, double seq_len) const {
+  const double far = window > 0 ? std::max(seq_len - static_cast<double>(window), 0.0) : 0;
+  const double attended = (seq_len + 1) / 2 - far * (far + 1) / 2 / seq_len;
   return 2 * matmul_flops(tokens, attended, static_cast<double>(query.rows));
 }
 
@@ -54,7 +59,8 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.heads = m.num_attention_heads, a.kv_heads = m.kv_heads(), a.head_dim = m.head_dim();
   const auto linear = [&](const std::string& name, int64_t rows, int64_t columns, Role role, int tensor) {
     const bool of_key_heads = role == Role::kKey || role == Role::kValue;
-    LinearSpec spec{a.name + "." + name, rows, columns, role, layer, tensor, of_key_heads, family.biases};
+    LinearSpec spec{a.name + "." + name, rows, columns, role, layer, tensor, of_key_heads};
+    spec.has_bias = family.biases == Biases::kAll || (family.biases == Biases::kQkv && role != Role::kAttentionOut);
     spec.form.transposed = family.transposed;
     return spec;
   };
@@ -70,6 +76,8 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.norm_eps = norm_eps(m);
   a.clip = m.clip_qkv;
   a.rotates = family.positions == Positions::kRotary;
+  a.window = m.window_of(layer);
+  a.scales_rotation = a.window == 0 || !family.windows_unscaled || m.rope_scaling == RopeScaling{};
   return a;
 }
 

@@ -14,14 +14,16 @@ struct AttentionSpec {
   QkNorm qk_norm = QkNorm::kNone;    ///< an RMSNorm of queries and keys …
   std::string query_norm, key_norm;  ///< … and the names of its scales
   double norm_eps = 0;
-  double clip = 0;      ///< queries, keys and values are clamped to ±this; 0: they are not
-  bool rotates = true;  ///< queries and keys are rotated by their positions
+  double clip = 0;              ///< queries, keys and values are clamped to ±this; 0: they are not
+  bool rotates = true;          ///< queries and keys are rotated by their positions …
+  bool scales_rotation = true;  ///< … by the angles that rope_scaling changes
+  int64_t window = 0;           ///< keys that a query sees, its own included; 0: all before it
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
-  /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV if each token attends
-  /// to `attended` keys on average.
+  /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV in sequences of
+  /// `seq_len` tokens.
   double projection_flops(double tokens) const;
-  double score_flops(double tokens, double attended) const;
+  double score_flops(double tokens, double seq_len) const;
 };
 
 /// Returns the attention of a layer. @param prefix  "model.layers.3."

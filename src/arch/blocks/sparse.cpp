@@ -33,7 +33,7 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   if (m.num_shared_experts > 0)
     s.shared = make_feed_forward(m, layer, name + "." + names.shared_experts, m.shared_intermediate_size());
   s.score = m.score().value_or(RouterScore::kSoftmax);
-  s.norm_topk_prob = m.norm_topk_prob;
+  s.norm_topk_prob = m.norms_topk();
   s.scaling_factor = m.routed_scaling_factor;
   return s;
 }

@@ -45,9 +45,8 @@ class Backward {
     row_dots(head.dout.data, head.dout.ld, head.out.data, head.out.ld, shape_.length, shape_.head_dim, dot_);
     logsumexp_ = head.logsumexp;
     for (int64_t key = 0; key < shape_.length; key += kBackwardBlock) {
-      for (int64_t query = key; query < shape_.length; query += kBackwardBlock) {
+      for (int64_t query = key; query < shape_.length && key >= first_key(query); query += kBackwardBlock)
         add_block(key, query, is_first && key == query);
-      }
     }
     store_sums(dq_, head.dq);
   }
@@ -79,18 +78,27 @@ class Backward {
     }
   }
 
+  // Returns the first block of keys that a block of queries sees.
+  int64_t first_key(int64_t query) const {
+    if (shape_.window == 0) return 0;
+    return std::max<int64_t>(0, query + 1 - shape_.window) / kBackwardBlock * kBackwardBlock;
+  }
+
   // Adds keys [key, key + 96) and queries [query, query + 96), or up to the end; on the diagonal they are the same
   // tokens.
   void add_block(int64_t key, int64_t query, bool sums_begin) {
     const int64_t num_queries = std::min(kBackwardBlock, shape_.length - query);
     for (int64_t row = 0; row < num_queries; row += kTileRows)
-      add_to_queries(key, query + row, row, std::min(kTileRows, num_queries - row), key == query);
+      add_to_queries(key, query, row, std::min(kTileRows, num_queries - row));
     add_to_keys(key, query, num_queries, sums_begin);
   }
 
-  // Computes scores and their gradient for a tile of queries, and adds the result to the queries' gradient.
-  void add_to_queries(int64_t key, int64_t first, int64_t row, int64_t rows, bool diagonal) {
-    const int64_t num_keys = diagonal ? row + rows : kBackwardBlock, tiles = divide_up(num_keys, kTileColumns);
+  // Computes scores and their gradient for a tile of queries, from row `row` of the block on, and adds the result to
+  // the queries' gradient.
+  void add_to_queries(int64_t key, int64_t query, int64_t row, int64_t rows) {
+    const bool diagonal = key == query;
+    const int64_t first = query + row, num_keys = diagonal ? row + rows : kBackwardBlock,
+                  tiles = divide_up(num_keys, kTileColumns);
     const int64_t panel = panel_elements<P>(shape_.head_dim), at = key / kTileColumns * panel;
     const P *q = query_rows_ + first * row_width(), *dout = dout_rows_ + first * row_width();
     for (int64_t t = 0; t < tiles; ++t) {
@@ -99,13 +107,15 @@ class Backward {
       gemm_tile(shape_.path, rows, dout, row_width(), kStep<P>, values_transposed_ + at + t * panel, dim_steps_,
                 dp_ + t * kTileElements, false);
     }
-    softmax_gradient_tiles(scores_, dp_, rows, tiles, diagonal ? row + 1 : kBackwardBlock, shape_.scale,
-                           logsumexp_ + first, dot_ + first, p_steps_ + row * kBackwardBlock,
-                           ds_steps_ + row * kBackwardBlock, ds_rows_, kBackwardBlock);
+    SeenColumns seen{first + 1 - key};
+    if (shape_.window > 0) seen.begin = seen.end - shape_.window;
+    softmax_gradient_tiles(scores_, dp_, rows, tiles, seen, shape_.scale, logsumexp_ + first, dot_ + first,
+                           p_steps_ + row * kBackwardBlock, ds_steps_ + row * kBackwardBlock, ds_rows_, kBackwardBlock);
     const P* keys = keys_ + key * kTileColumns;
     float* dq = dq_ + first / kTileRows * dim_tiles_ * kTileElements;
     for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<P>(shape_.length), dq += kTileElements)
-      gemm_tile(shape_.path, rows, ds_rows_, kBackwardBlock, kStep<P>, keys, steps_of<P>(num_keys), dq, key > 0);
+      gemm_tile(shape_.path, rows, ds_rows_, kBackwardBlock, kStep<P>, keys, steps_of<P>(num_keys), dq,
+                key > first_key(query));
   }
 
   // Adds the contribution of the block's queries to its keys and values. On the diagonal, queries before a tile's first

@@ -54,9 +54,11 @@ class QueryTile {
       for (int64_t key = 0; key < all.length; key += kKeys)
         add_keys(all, rows, key, std::min(all.length, key + kKeys), {all.length - key, 0});
     }
-    const int64_t end = first + rows;  // keys that the last query sees
-    for (int64_t key = 0; key < end; key += kKeys)
-      add_keys(own_, rows, key, std::min(end, key + kKeys), {first + 1 - key, 1});
+    // Keys from the first that the first query sees, in whole tiles, up to the last that the last query sees. So each
+    // query sees a key of the first round.
+    const int64_t begin = shape_.window > 0 ? std::max<int64_t>(0, first + 1 - shape_.window) : 0, end = first + rows;
+    for (int64_t key = begin / kTileColumns * kTileColumns; key < end; key += kKeys)
+      add_keys(own_, rows, key, std::min(end, key + kKeys), seen_of(first, key));
     float inverse[kTileRows];
     for (int64_t i = 0; i < rows; ++i) {
       inverse[i] = 1.0f / softmax_.sum[i];
@@ -71,12 +73,14 @@ class QueryTile {
   }
 
  private:
-  // Row i sees the first `columns` + i · `step` keys of the block.
-  struct Seen {
-    int64_t columns, step;
-  };
+  // What the tile's rows, from query `first` on, see of the keys from `key` on.
+  SeenColumns seen_of(int64_t first, int64_t key) const {
+    SeenColumns seen{first + 1 - key};
+    if (shape_.window > 0) seen.begin = seen.end - shape_.window;
+    return seen;
+  }
 
-  void add_keys(const PackedHead& from, int64_t rows, int64_t key, int64_t end, Seen seen) {
+  void add_keys(const PackedHead& from, int64_t rows, int64_t key, int64_t end, SeenColumns seen) {
     const int64_t tiles = divide_up(end - key, kTileColumns);
     const P* panel =
         static_cast<const P*>(from.keys_transposed) + key / kTileColumns * panel_elements<P>(shape_.head_dim);
@@ -85,10 +89,9 @@ class QueryTile {
                 work_.scores + t * kTileElements, false);
     }
     float rescale[kTileRows];
-    softmax_tiles(work_.scores, rows, tiles, seen.columns, shape_.scale, softmax_, rescale, work_.weights, kKeys,
-                  seen.step);
+    softmax_tiles(work_.scores, rows, tiles, seen, shape_.scale, softmax_, rescale, work_.weights, kKeys);
     if (!is_first_) scale_tiles(work_.out, rows, dim_tiles_, rescale);
-    const P* values = static_cast<const P*>(from.values) + key * kTileColumns;  // kKeys are whole steps
+    const P* values = static_cast<const P*>(from.values) + key * kTileColumns;  // whole steps
     for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(from.length)) {
       gemm_tile(shape_.path, rows, work_.weights, kKeys, kStep<P>, values, steps_of<P>(end - key),
                 work_.out + d * kTileElements, !is_first_);

@@ -9,14 +9,21 @@ namespace {
 
 constexpr int64_t kWidth = kTileColumns;
 
-ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, int64_t step) {
+ATHANOR_INLINE void hide(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen) {
   for (int64_t i = 0; i < num_rows; ++i) {
-    const int64_t seen = visible + i * step;
-    for (int64_t t = seen / kWidth; t < tiles; ++t) {
+    const int64_t begin = seen.begin + i * seen.step, end = seen.end + i * seen.step;
+    for (int64_t t = begin > 0 ? 0 : end / kWidth; t < tiles; ++t) {
       float* row = scores + t * kTileElements + i * kWidth;
-      for (int64_t j = 0; j < kWidth; ++j) row[j] = t * kWidth + j < seen ? row[j] : -HUGE_VALF;
+      for (int64_t j = 0; j < kWidth; ++j) {
+        const int64_t column = t * kWidth + j;
+        row[j] = column >= begin && column < end ? row[j] : -HUGE_VALF;
+      }
     }
   }
+}
+
+ATHANOR_INLINE bool sees_all(SeenColumns seen, int64_t num_rows, int64_t columns) {
+  return seen.end >= columns && seen.begin + (num_rows - 1) * seen.step <= 0;
 }
 
 // Returns the larger of two floats without regard to NaN, which the exponential handles.
@@ -52,9 +59,9 @@ ATHANOR_INLINE float weigh_row(const float* row, int64_t tiles, float scale, flo
 }
 
 template <class T>
-ATHANOR_INLINE void softmax(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale,
-                            SoftmaxRows& rows, float* rescale, T* weights, int64_t ld, int64_t step) {
-  if (visible < tiles * kWidth) hide(scores, num_rows, tiles, visible, step);
+ATHANOR_INLINE void softmax(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale,
+                            SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {
+  if (!sees_all(seen, num_rows, tiles * kWidth)) hide(scores, num_rows, tiles, seen);
   for (int64_t i = 0; i < num_rows; ++i) {
     const float* row = scores + i * kWidth;
     const float largest = larger(rows.largest[i], largest_of_row(row, tiles) * scale);
@@ -77,17 +84,17 @@ ATHANOR_INLINE void store_step(float* to, int64_t j, float first, float /*second
 struct GradientRow {
   const float *score, *dp;
   float scale, logsumexp, dot;
-  int64_t visible;
+  int64_t begin, end;
 
   ATHANOR_INLINE float p(int64_t at, int64_t column) const {
     const float weight = exp_fast(score[at] * scale - logsumexp);
-    return column < visible ? weight : 0.0f;
+    return column >= begin && column < end ? weight : 0.0f;
   }
   ATHANOR_INLINE float ds(int64_t at, float p) const { return p * (dp[at] - dot) * scale; }
 };
 
 template <class T>
-ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, int64_t visible,
+ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen,
                              float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows,
                              int64_t ld) {
   constexpr int64_t kRows = kStep<T>;
@@ -95,9 +102,16 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
     // A missing second row has only zero weights, whatever it reads of the first row.
     const bool has_next = kRows == 2 && i + 1 < num_rows;
     const int64_t next = has_next ? i + 1 : i;
-    const GradientRow first{scores + i * kWidth, dp + i * kWidth, scale, logsumexp[i], dot[i], visible + i};
-    const GradientRow second{scores + next * kWidth, dp + next * kWidth, scale,
-                             logsumexp[next],        dot[next],          has_next ? visible + next : 0};
+    const auto row_of = [&](int64_t r, bool is_there) {
+      return GradientRow{scores + r * kWidth,
+                         dp + r * kWidth,
+                         scale,
+                         logsumexp[r],
+                         dot[r],
+                         seen.begin + r * seen.step,
+                         is_there ? seen.end + r * seen.step : INT64_MIN};
+    };
+    const GradientRow first = row_of(i, true), second = row_of(next, has_next);
     T *p_to = p_steps + i * ld, *ds_to = ds_steps + i * ld, *row = ds_rows + i * ld, *next_row = ds_rows + next * ld;
     for (int64_t t = 0; t < tiles; ++t) {
       float p[2][kWidth], ds[2][kWidth];
@@ -132,23 +146,23 @@ ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_ti
   }
 }
 
-#define ATHANOR_SOFTMAX(T)                                                                                             \
-  template <>                                                                                                          \
-  ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, int64_t visible, float scale, \
-                                         SoftmaxRows& rows, float* rescale, T* weights, int64_t ld, int64_t step) {    \
-    softmax(scores, num_rows, tiles, visible, scale, rows, rescale, weights, ld, step);                                \
-  }                                                                                                                    \
-  template <>                                                                                                          \
-  ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(const float* scores, const float* dp, int64_t num_rows,              \
-                                                  int64_t tiles, int64_t visible, float scale, const float* logsumexp, \
-                                                  const float* dot, T* p_steps, T* ds_steps, T* ds_rows, int64_t ld) { \
-    gradient(scores, dp, num_rows, tiles, visible, scale, logsumexp, dot, p_steps, ds_steps, ds_rows, ld);             \
-  }                                                                                                                    \
-  template <>                                                                                                          \
-  ATHANOR_EACH_ISA void row_dots<T>(const T* a, int64_t a_ld, const T* b, int64_t b_ld, int64_t rows, int64_t width,   \
-                                    float* dots) {                                                                     \
-    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld)                                                           \
-      dots[i] = sum_over(width, [=](int64_t j) { return load(a[j]) * load(b[j]); });                                   \
+#define ATHANOR_SOFTMAX(T)                                                                                           \
+  template <>                                                                                                        \
+  ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen,           \
+                                         float scale, SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {   \
+    softmax(scores, num_rows, tiles, seen, scale, rows, rescale, weights, ld);                                       \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(                                                                   \
+      const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale,          \
+      const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows, int64_t ld) {                   \
+    gradient(scores, dp, num_rows, tiles, seen, scale, logsumexp, dot, p_steps, ds_steps, ds_rows, ld);              \
+  }                                                                                                                  \
+  template <>                                                                                                        \
+  ATHANOR_EACH_ISA void row_dots<T>(const T* a, int64_t a_ld, const T* b, int64_t b_ld, int64_t rows, int64_t width, \
+                                    float* dots) {                                                                   \
+    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld)                                                         \
+      dots[i] = sum_over(width, [=](int64_t j) { return load(a[j]) * load(b[j]); });                                 \
   }
 
 ATHANOR_SOFTMAX(float)

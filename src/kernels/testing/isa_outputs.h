@@ -191,11 +191,11 @@ class IsaOutputs {
     std::vector<float> rescale(kQueries), dots(kRows);
     std::vector<T> p(kTileRows * kLd), p_steps(p.size()), ds_steps(p.size()), ds_rows(p.size());
     const std::vector<float> logsumexp(kTileRows, 5.0f);
-    softmax_gradient_tiles(scores.data(), dp.data(), kQueries, kTiles, 70, 0.3f, logsumexp.data(), dot.data(),
+    softmax_gradient_tiles(scores.data(), dp.data(), kQueries, kTiles, {70}, 0.3f, logsumexp.data(), dot.data(),
                            p_steps.data(), ds_steps.data(), ds_rows.data(), kLd);
     keep(type + " softmax p", p_steps), keep(type + " softmax ds", ds_steps), keep(type + " softmax rows", ds_rows);
     SoftmaxRows rows{};
-    softmax_tiles(scores.data(), kQueries, kTiles, 70, 0.3f, rows, rescale.data(), p.data(), kLd);
+    softmax_tiles(scores.data(), kQueries, kTiles, {70}, 0.3f, rows, rescale.data(), p.data(), kLd);
     keep(type + " softmax weights", p), keep(type + " softmax rescale", rescale);
     keep(type + " softmax sums", std::vector<SoftmaxRows>{rows});
     const auto a = numbers<T>(kCount, 23), b = numbers<T>(kCount, 24);

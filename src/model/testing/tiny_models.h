@@ -24,6 +24,8 @@ inline ModelConfig tiny_model(const std::string& family) {
     m.attention_head_dim = 10;
     m.num_key_value_heads = 2;
   }
+  if (find_family(family)->full_attention_every > 0) m.num_hidden_layers = 4;
+  if (find_family(family)->has_window && !find_family(family)->sliding_window_switch) m.sliding_window = 5;
   if (find_family(family)->mixed_layers) {
     m.moe_intermediate_size = 20;
     m.num_hidden_layers = 4;

@@ -4,6 +4,8 @@
 
 #include <ATen/ATen.h>
 
+#include <optional>
+
 #include "ops/attention_spans.h"
 #include "ops/device.h"
 #include "ops/device/library_attention.h"
@@ -14,10 +16,13 @@
 namespace athanor::ops::device {
 namespace {
 
-// [B, T, heads, D] → [B, T, heads, D], as libtorch expects it.
-Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, bool is_causal) {
+// [B, T, heads, D] → [B, T, heads, D], as libtorch expects it, of tokens that attend among themselves.
+Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const auto heads_first = [](const Tensor& x) { return with_dense_heads(x).transpose(1, 2); };
-  return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), {}, 0.0, is_causal)
+  std::optional<Tensor> mask;
+  if (options.window > 0 && options.window < q.size(1)) mask = seen_in_span(q.size(1), options, q.device());
+  return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), mask, 0.0,
+                                          /*is_causal=*/!mask)
       .transpose(1, 2);
 }
 
@@ -28,12 +33,13 @@ int64_t count_equal(const DocumentLengths& documents, size_t first) {
   return static_cast<int64_t>(end - first);
 }
 
-Tensor attention_by_spans(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+Tensor attention_by_spans(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                          const AttentionOptions& options) {
   const auto repeated = [&](const Tensor& x) {
     return x.size(2) == q.size(2) ? x : x.repeat_interleave(q.size(2) / x.size(2), 2);
   };
   const Tensor wide_k = repeated(k), wide_v = repeated(v);
-  if (documents.empty()) return attend(q, wide_k, wide_v, /*is_causal=*/true).contiguous();
+  if (documents.empty()) return attend(q, wide_k, wide_v, options).contiguous();
   std::vector<Tensor> sequences;
   for (int64_t b = 0; b < q.size(0);) {
     const int64_t count = count_equal(documents, static_cast<size_t>(b));
@@ -42,7 +48,7 @@ Tensor attention_by_spans(const Tensor& q, const Tensor& k, const Tensor& v, con
     for (const int32_t length : documents[static_cast<size_t>(b)]) {
       if (length == 0) continue;
       const auto cut = [&](const Tensor& x) { return x.narrow(0, b, count).narrow(1, begin, length); };
-      parts.push_back(attend(cut(q), cut(wide_k), cut(wide_v), /*is_causal=*/true));
+      parts.push_back(attend(cut(q), cut(wide_k), cut(wide_v), options));
       begin += length;
     }
     sequences.push_back(parts.size() == 1 ? parts[0] : at::cat(parts, 1));
@@ -60,27 +66,32 @@ int64_t num_documents(const Tensor& q, const DocumentLengths& documents) {
 
 }  // namespace
 
-Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents) {
+Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
+                 const AttentionOptions& options) {
   if (q.numel() == 0) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // empty, but part of the graph
   if (!documents.empty()) check_documents(documents, q.size(0), q.size(1));
-  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents),
-                                   [&](AttentionForm wanted) { return runs_here(wanted, q); });
+  // Libtorch's memory-efficient kernel is not asked for windows.
+  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents), [&](AttentionForm wanted) {
+    return (wanted == AttentionForm::kFlash || options.window == 0) && runs_here(wanted, q);
+  });
   if (form == AttentionForm::kSpans) {
     // The lengths of documents would become part of the graph.
     ATHANOR_CHECK_AS(Error, documents.empty() || !Graph::is_recording(),
                      "attention document by document while a graph is recorded");
-    return attention_by_spans(q, k, v, documents);
+    return attention_by_spans(q, k, v, documents, options);
   }
   const Tensor offsets = with_tables(documents, q.size(1), q.device()).tables.offsets;
-  return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets) : efficient_attention(q, k, v, offsets);
+  return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets, options)
+                                       : efficient_attention(q, k, v, offsets);
 }
 
 // The query heads that read one key head are taken as its queries, so that no kernel gets a key twice.
 Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
   const at::NoGradGuard no_grad;
   if (q.numel() == 0) return at::empty_like(q);
-  const Tensor seen =
-      counts.seen.defined() ? counts.seen : keys_seen(send(at::tensor(counts.of_row) - 1, q.device()), counts.most());
+  const Tensor seen = counts.seen.defined()
+                          ? counts.seen
+                          : keys_seen(send(at::tensor(counts.of_row) - 1, q.device()), counts.most(), counts.window);
   const int64_t rows = q.size(0), kv_heads = k.size(2), group = q.size(1) / kv_heads, most = counts.most();
   const auto heads_first = [&](const Tensor& x) { return x.narrow(0, 0, rows).narrow(1, 0, most).transpose(1, 2); };
   const Tensor queries = q.contiguous().view({rows, kv_heads, group, q.size(2)});

@@ -184,9 +184,13 @@ TEST_P(OnDevice, AttentionOverDocumentsGivesWhatItGivesOnTheCpu) {
        {std::array<int64_t, 3>{4, 2, 16}, {3, 3, 16}, {6, 1, 8}, {4, 2, 12}, {4, 2, 6}, {2, 1, 7}}) {
     const Tensor q = normal({3, 24, heads, head_dim}, 1, dtype()), k = normal({3, 24, kv_heads, head_dim}, 2, dtype());
     const Tensor v = normal({3, 24, kv_heads, head_dim}, 3, dtype()), dy = normal(q.sizes(), 4, dtype());
-    for (const DocumentLengths& documents :
-         {DocumentLengths{}, DocumentLengths{{10, 14}, {24}, {24}}, DocumentLengths{{1, 0, 22, 1}, {3, 21}, {3, 21}}}) {
-      const auto f = [&](const auto& in) { return attention(in[0], in[1], in[2], documents); };
+    for (const auto& [documents, window] : {std::pair<DocumentLengths, int64_t>{{}, 0},
+                                            {{{10, 14}, {24}, {24}}, 0},
+                                            {{{1, 0, 22, 1}, {3, 21}, {3, 21}}, 0},
+                                            {{}, 6},
+                                            {{{10, 14}, {24}, {24}}, 11}}) {
+      const AttentionOptions options{window};
+      const auto f = [&](const auto& in) { return attention(in[0], in[1], in[2], documents, options); };
       const Outcome expected = run(f, {q, k, v}, dy), actual = run(f, {there(q), there(k), there(v)}, there(dy));
       const auto what = fmt::format("heads {} {} of {}: ", heads, kv_heads, head_dim);
       expect_near(actual.y, expected.y, 24 + head_dim, what + "y");
@@ -228,11 +232,15 @@ TEST_P(OnDevice, AttentionOverCachesGivesWhatItGivesOnTheCpu) {
   for (const auto& [heads, kv_heads] : {std::pair<int64_t, int64_t>{4, 2}, {6, 1}, {3, 3}}) {
     const Tensor q = normal({3, heads, 16}, 1, dtype()), k = normal({4, 12, kv_heads, 16}, 2, dtype());
     const Tensor v = normal({4, 12, kv_heads, 16}, 3, dtype());
-    KeyCounts counts{{9, 1, 4}, {}};
-    const Tensor expected = portable::cache_attention(q, k, v, counts);
-    counts.seen = keys_seen(there(at::tensor(counts.of_row) - 1), counts.most());
-    const Tensor y = cache_attention(there(q), there(k), there(v), counts);
-    expect_near(y, expected, 9 + 16, fmt::format("{} heads of {}", heads, kv_heads));
+    for (const int64_t window : {0, 3}) {
+      const KeyCounts counts{{9, 1, 4}, window};
+      const Tensor expected = portable::cache_attention(q, k, v, counts);
+      const KeyCounts sent = with_keys_seen(counts, there(at::tensor(counts.of_row) - 1));
+      for (const KeyCounts& each : {sent, counts}) {
+        const Tensor y = cache_attention(there(q), there(k), there(v), each);
+        expect_near(y, expected, 9 + 16, fmt::format("{} heads of {}, window {}", heads, kv_heads, window));
+      }
+    }
   }
 }
 

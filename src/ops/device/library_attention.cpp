@@ -22,7 +22,11 @@ using torch::autograd::variable_list;
 // documents of a batch, so that the same launches serve the next one.
 struct PackedDocuments {
   Tensor offsets;
-  int64_t longest;  // no document has more tokens
+  int64_t longest;     // no document has more tokens
+  int64_t window = 0;  // AttentionOptions::window
+
+  // The keys before its own that a query sees, as flash attention takes it.
+  std::optional<int64_t> before() const { return window > 0 ? std::optional(window - 1) : std::nullopt; }
 
   std::optional<Tensor> table() const { return offsets.defined() ? std::optional(offsets) : std::nullopt; }
 };
@@ -68,9 +72,9 @@ using Kept = variable_list;
 
 // q, k, v [tokens, heads, D] with offsets, [B, T, heads, D] without.
 Kept flash_forward(const Tensor& q, const Tensor& k, const Tensor& v, const PackedDocuments& documents) {
-  const auto [out, logsumexp, rng_state, unused, mask] =
-      at::_flash_attention_forward(q, k, v, documents.table(), documents.table(), documents.longest, documents.longest,
-                                   /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false);
+  const auto [out, logsumexp, rng_state, unused, mask] = at::_flash_attention_forward(
+      q, k, v, documents.table(), documents.table(), documents.longest, documents.longest,
+      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, /*scale=*/{}, documents.before());
   return {q, k, v, out, logsumexp, rng_state, unused};
 }
 
@@ -78,7 +82,7 @@ variable_list flash_backward(const Tensor& dout, const Kept& kept, const PackedD
   const FixedOrder fixed_order;
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       dout, kept[0], kept[1], kept[2], kept[3], kept[4], documents.offsets, documents.offsets, documents.longest,
-      documents.longest, /*dropout_p=*/0.0, /*is_causal=*/true, kept[5], kept[6]);
+      documents.longest, /*dropout_p=*/0.0, /*is_causal=*/true, kept[5], kept[6], /*scale=*/{}, documents.before());
   return {dq, dk, dv};
 }
 
@@ -110,12 +114,14 @@ struct LibraryKernel : torch::autograd::Function<LibraryKernel<kForward, kBackwa
     kept.push_back(documents.offsets);
     ctx->save_for_backward(std::move(kept));
     ctx->saved_data["longest"] = documents.longest;
+    ctx->saved_data["window"] = documents.window;
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto kept = ctx->get_saved_variables();
-    auto result = kBackward(grads[0].contiguous(), kept, {kept.back(), ctx->saved_data["longest"].toInt()});
+    auto result = kBackward(grads[0].contiguous(), kept,
+                            {kept.back(), ctx->saved_data["longest"].toInt(), ctx->saved_data["window"].toInt()});
     result.emplace_back();  // the documents have none
     return result;
   }
@@ -179,9 +185,11 @@ bool runs_here(AttentionForm form, const Tensor& x) {
   return found->second;
 }
 
-Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
+Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
+                       const AttentionOptions& options) {
   const auto packed = [&](const Tensor& x) { return aligned(offsets.defined() ? x.flatten(0, 1) : x); };
-  return FlashAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1)}).view(q.sizes());
+  return FlashAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1), options.window})
+      .view(q.sizes());
 }
 
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {

@@ -25,7 +25,8 @@ bool runs_here(AttentionForm form, const Tensor& x);
 
 /// Compute attention with autograd. Sums have a fixed order in each run.
 /// @param offsets  DocumentTables::offsets; undefined if each sequence is one document.
-Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets);
+Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
+                       const AttentionOptions& options = {});
 Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets);
 
 }  // namespace athanor::ops::device

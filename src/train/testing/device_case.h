@@ -25,6 +25,10 @@ inline RunConfig small_device_run(const std::string& family, const std::string& 
   const bool sparse = family == "olmoe" || family == "qwen3_moe";
   c.model.num_experts = sparse ? 8 : 0;
   c.model.num_experts_per_tok = sparse ? 2 : 0;
+  if (family == "olmo3") {  // a layer of each kind
+    c.model.sliding_window = 9;
+    c.model.full_attention_layers = {1};
+  }
   c.data.seq_len = 32;
   c.train.dtype = dtype;
   c.train.steps = 20;

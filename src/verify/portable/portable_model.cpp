@@ -52,8 +52,7 @@ double yarn_scale(const RopeScaling& r) {
   return temperature(1);
 }
 
-Rotation rotation_of(const ModelConfig& m) {
-  const RopeScaling& r = m.rope_scaling;
+Rotation rotation_of(const ModelConfig& m, const RopeScaling& r) {
   const auto dim = static_cast<double>(m.head_dim());
   const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
                                                                                  : m.max_position_embeddings);
@@ -153,7 +152,7 @@ class Decoder {
  public:
   Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
       : config_(config), m_(config.model), parameters_(parameters), memory_(memory), model_(make_model_spec(m_)),
-        rotation_(rotation_of(m_)) {}
+        rotation_(rotation_of(m_, m_.rope_scaling)), unscaled_rotation_(rotation_of(m_, {})) {}
 
   Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
              const LabelsDrawn* labels) {
@@ -162,11 +161,14 @@ class Decoder {
     Tensor x = at::embedding(weight(model_.embedding.weight()), tokens_BT);
     if (model_.positions) x = x + at::embedding(weight(model_.positions->weight()), sight.position_BT.to(at::kLong));
     for (const LayerSpec& layer : model_.layers) {
-      x = x + attention(layer.attention, norm(x, layer.input_norm), sight);
-      const Tensor normed = norm(x, layer.post_attention_norm);
-      x = x + (layer.is_sparse() ? sparse(layer.sparse(), normed,
-                                          {layer.index, step, tokens_BT.size(0), first_sequence}, losses.routers)
-                                 : dense(layer.dense(), normed));
+      const Tensor attended = attention(layer.attention, norm(x, layer.attention_norm), sight);
+      x = x + norm(attended, layer.attention_out_norm);
+      const Tensor read = norm(x, layer.feed_forward_norm);
+      const Tensor fed =
+          layer.is_sparse()
+              ? sparse(layer.sparse(), read, {layer.index, step, tokens_BT.size(0), first_sequence}, losses.routers)
+              : dense(layer.dense(), read);
+      x = x + norm(fed, layer.feed_forward_out_norm);
     }
     add_losses(norm(x, model_.final_norm), tokens_BT, first_sequence, labels, losses);
     return losses;
@@ -185,6 +187,8 @@ class Decoder {
     return norm.has_bias() ? normed * weight(norm.weight()) + weight(norm.bias()) : normed;
   }
 
+  Tensor norm(const Tensor& x, const std::optional<NormSpec>& spec) const { return spec ? norm(x, *spec) : x; }
+
   Tensor linear(const Tensor& x, const LinearSpec& linear) const {
     const Tensor y = at::linear(x, weight(linear.weight()));
     return linear.has_bias ? y + weight(linear.bias()) : y;
@@ -198,7 +202,8 @@ class Decoder {
     if (a.clip > 0) y = y.clamp(-a.clip, a.clip);
     y = y.view({x.size(0), x.size(1), is_query ? a.heads : a.kv_heads, a.head_dim});
     if (a.qk_norm == QkNorm::kHead) y = rms_norm(y, weight(scale), a.norm_eps);
-    return a.rotates ? rotate(y, sight.position_BT, rotation_) : y;
+    if (!a.rotates) return y;
+    return rotate(y, sight.position_BT, a.scales_rotation ? rotation_ : unscaled_rotation_);
   }
 
   Tensor attention(const AttentionSpec& a, const Tensor& x, const Sight& sight) const {
@@ -211,7 +216,12 @@ class Decoder {
     v = by_head(v.view({batch, length, a.kv_heads, a.head_dim}));
     const Tensor q = by_head(project(a, x, true, sight)), k = by_head(project(a, x, false, sight));
     const Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(a.head_dim));
-    const Tensor seen = scores.masked_fill(sight.hidden_BTT.unsqueeze(1), -std::numeric_limits<double>::infinity());
+    Tensor hidden_BTT = sight.hidden_BTT;
+    if (a.window > 0) {  // those that are `window` or more tokens back
+      const Tensor far = at::ones({length, length}, at::kBool).tril(-a.window);
+      hidden_BTT = hidden_BTT.logical_or(far.unsqueeze(0));
+    }
+    const Tensor seen = scores.masked_fill(hidden_BTT.unsqueeze(1), -std::numeric_limits<double>::infinity());
     const Tensor attended = at::matmul(at::softmax(seen, -1), v).transpose(1, 2).reshape({batch, length, -1});
     return linear(attended, a.out);
   }
@@ -257,7 +267,7 @@ class Decoder {
   const Parameters& parameters_;
   const RouterMemory& memory_;
   ModelSpec model_;
-  Rotation rotation_;
+  Rotation rotation_, unscaled_rotation_;
 };
 
 }  // namespace

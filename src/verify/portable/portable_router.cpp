@@ -89,7 +89,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
 
   Routed r;
   r.weights_TE = scores * taken_TE;
-  if (model.norm_topk_prob) r.weights_TE = r.weights_TE / (scores * in_sum_TE).sum(-1, true);
+  if (model.norms_topk()) r.weights_TE = r.weights_TE / (scores * in_sum_TE).sum(-1, true);
   r.weights_TE = r.weights_TE * model.routed_scaling_factor;
   const auto by_sequence = [&](const Tensor& x) { return x.view({tokens.num_sequences, -1, experts}).sum(1); };
   r.prob_sum_BE = by_sequence(probs);

@@ -80,8 +80,18 @@ class PortableTest : public FolderTest {
 };
 
 TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
-  for (const char* family : {"olmo", "llama", "qwen3", "gpt2"}) expect_equal(dense(family), family);
+  for (const char* family : {"olmo", "llama", "qwen2", "qwen3", "gpt2", "olmo2"}) expect_equal(dense(family), family);
   for (const char* family : {"olmoe", "qwen3_moe"}) expect_equal(sparse(family), family);
+  for (const char* family : {"starcoder2", "olmo3"}) {  // with layers in a window, and olmo3 with all kinds of them
+    RunConfig config = dense(family);
+    config.model.sliding_window = 4;
+    if (config.model.family == "olmo3") {
+      config.model.full_attention_layers = {1};
+      config.model.rope_scaling = {.rope_type = "linear", .factor = 3};
+      config.data.attention_scope = "document";
+    }
+    expect_equal(config, family);
+  }
 }
 
 TEST_F(PortableTest, ModelsWithOddOptionsDoToo) {
