@@ -36,6 +36,7 @@ LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
   spec.name = names.layers + "." + std::to_string(layer);
   spec.previous = layer > 0 ? names.layers + "." + std::to_string(layer - 1) : names.embedding;
   spec.index = layer;
+  spec.parallel = family_of(m).parallel;
   const std::string prefix = spec.name + ".", feed_forward = prefix + names.feed_forward;
   const auto norm = [&](const std::string& name) {
     return name.empty() ? std::nullopt : std::optional(make_norm(m, layer, prefix + name));

@@ -21,6 +21,7 @@ struct LayerSpec {
   std::string name;      ///< "model.layers.3"
   std::string previous;  ///< "model.layers.2"; of the first layer the embedding's name
   int64_t index = 0;
+  bool parallel = false;  ///< the feed-forward reads what attention reads, not the sum with its result
   std::optional<NormSpec> attention_norm, attention_out_norm;  ///< before attention, and after it
   AttentionSpec attention;
   std::optional<NormSpec> feed_forward_norm, feed_forward_out_norm;

@@ -72,6 +72,11 @@ struct FileForm {
   int64_t first_row = 0;    ///< the parameter's first output in the fused tensor …
   int64_t rows = 0;         ///< … and the outputs of that
   bool transposed = false;  ///< [in, out]
+  int64_t heads = 1;        ///< the number of equal parts in which the parameter's outputs lie in the file, …
+  int64_t head_step = 0;    ///< … each this many outputs after the one before it
+  /// The outputs of a head that positions turn, if these are not all of them. In the file they come first, and i is
+  /// turned with i + rotated / 2; here i is turned with i + half of the head.
+  int64_t rotated = 0;
 };
 
 struct ParameterSpec {

@@ -191,12 +191,14 @@ StepPart sparse_part(const Shapes& s) {
 
 StepPart dense_part(const Shapes& s) {
   const auto& model = s.config->model;
-  const bool gated = family_of(model).feed_forward == FeedForwardKind::kSwiGlu;
+  const FeedForwardKind kind = family_of(model).feed_forward;
+  const bool gated = kind == FeedForwardKind::kSwiGlu;
+  const auto form = kind == FeedForwardKind::kGelu ? ops::GeluForm::kExact : ops::GeluForm::kTanh;
   const Weight gate = gated ? s.weight({s.F, s.D}) : Weight{}, up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
   const Weight up_bias = s.linear_bias(s.F), down_bias = s.linear_bias(s.D);
   const auto forward = [=](const std::vector<Tensor>& in) {
     const Tensor x = add_bias(ops::linear(in[0], up), up_bias);
-    const Tensor active = gated ? ops::swiglu(ops::linear(in[0], gate), x) : ops::gelu_tanh(x);
+    const Tensor active = gated ? ops::swiglu(ops::linear(in[0], gate), x) : ops::gelu(x, form);
     return std::vector<Tensor>{add_bias(ops::linear(active, down), down_bias)};
   };
   const double flops = 3 * 2 * (gated ? 3 : 2) * s.elements() * double(s.F);

@@ -20,6 +20,7 @@ class FeedForwardBlock {
   Tensor add_bias(const Tensor& sum) const { return down_.add_bias(sum); }
 
  private:
+  FeedForwardKind kind_;
   std::optional<LinearBlock> gate_;
   LinearBlock up_, down_;
 };

@@ -78,11 +78,13 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.only("scale_attn_weights", true);
   members.only("scale_attn_by_inverse_layer_idx", false);
   members.only("reorder_and_upcast_attn", false);
-  members.only("attention_bias", false);
+  const bool has_biases = family.biases != Biases::kNone;
+  members.only("attention_bias", has_biases && family.bias_member == "attention_bias");
   members.only("mlp_bias", false);
-  if (family.biases != Biases::kNone && !family.bias_member.empty()) members.only(family.bias_member.c_str(), true);
+  if (has_biases && !family.bias_member.empty()) members.only(family.bias_member.c_str(), true);
+  if (family.parallel) members.only("use_parallel_residual", true);
   members.only("router_jitter_noise", 0.0);
-  members.only("partial_rotary_factor", 1.0);
+  if (!family.partial_rotation) members.only("partial_rotary_factor", 1.0);
   if (!family.sliding_window_switch) members.only("use_sliding_window", false);
   members.only("is_causal", true);
   members.only("is_encoder_decoder", false);
@@ -94,8 +96,8 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
 
 std::vector<std::string> read_dropouts(const Json& json) {
   std::vector<std::string> rates;
-  for (const char* key :
-       {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "resid_pdrop", "residual_dropout"}) {
+  for (const char* key : {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "hidden_dropout",
+                          "resid_pdrop", "residual_dropout"}) {
     const auto rate = json.find(key);
     if (rate != json.end() && !rate->is_null() && *rate != 0.0)
       rates.push_back(fmt::format("{} = {}", key, rate->dump()));
@@ -279,10 +281,9 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   };
   if (family.grouped_keys) {
     json["num_key_value_heads"] = m.kv_heads();
-    json["attention_dropout"] = 0.0;
-  } else {
-    for (const char* dropout : {"attn_pdrop", "embd_pdrop", "resid_pdrop"}) json[dropout] = 0.0;
   }
+  for (const std::string& dropout : family.dropouts) json[dropout] = 0.0;
+  if (family.parallel) json["use_parallel_residual"] = true;
   if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
   write_windows(family, m, json);
   if (family.positions == Positions::kRotary) write_hf_rope(family, m, json);

@@ -289,7 +289,9 @@ TEST(HfConfig, AWindowIsReadAsTransformersReadsIt) {
   const auto listed = model("olmo3", {{"sliding_window", 9}, {"layer_types", {all, far, far, all}}});
   EXPECT_EQ(listed.full_attention_layers, (Layers{0, 3}));
   EXPECT_EQ(model("olmo3", {{"layer_types", {all, all, all, all}}}).sliding_window, 0);
-  const auto refused = [](const char* family, const Json& members) { return refusal(small(family, members), {}); };
+  const auto refused = [](const char* family, const Json& members) {
+    return refusal(small(family, members), Json::object());
+  };
   EXPECT_SAYS(refused("qwen3", {{"layer_types", {all, far}}}), "expected \"full_attention\" or \"sliding_attention\"");
   EXPECT_SAYS(refused("qwen3", {{"layer_types", {all, all, all, far}}}), "there is no sliding_window");
   EXPECT_SAYS(refused("mistral", {{"layer_types", {all, all, all, far}}}), "all layers of this family have the window");
@@ -311,7 +313,8 @@ TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
   const auto flat = parse(small("olmo3", {{"rope_theta", 500000.0}, {"rope_scaling", yarn}})).model;
   EXPECT_EQ(flat.rope_scaling.factor, 8);
   EXPECT_EQ(flat.rope_theta, 500000);
-  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), {}), "rope_theta = 2000.0 without rope_parameters");
+  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), Json::object()),
+              "rope_theta = 2000.0 without rope_parameters");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", {{"full_attention", full}, {"sliding_attention", yarn}}}}),
               "rope_type = \"yarn\" is not supported");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", full}}),

@@ -7,33 +7,53 @@ namespace {
 
 constexpr std::string_view kExperts = ".experts.";
 
-// A vector is a matrix of one column.
-HfPart whole(const ParameterSpec& parameter) {
-  const int64_t rows = parameter.shape[0], columns = parameter.num_elements() / rows;
-  return {parameter.name, parameter.shape, 0, rows, columns, 0, columns, 1};
+// Outputs [first, first + count) of a parameter, which begin at output `at` of the tensor in files.
+struct Rows {
+  int64_t first, count, at;
+};
+
+// Returns the outputs of a parameter, in runs that are consecutive in the file, too.
+std::vector<Rows> rows_in_file(const FileForm& form, int64_t rows) {
+  std::vector<Rows> all;
+  const int64_t of_head = rows / form.heads;
+  for (int64_t head = 0; head < form.heads; ++head) {
+    const int64_t first = head * of_head, at = form.first_row + head * form.head_step;
+    if (form.rotated == 0) {
+      all.push_back({first, of_head, at});
+      continue;
+    }
+    const int64_t half = of_head / 2, turned = form.rotated / 2;
+    all.push_back({first, turned, at});
+    all.push_back({first + turned, half - turned, at + 2 * turned});
+    all.push_back({first + half, turned, at + turned});
+    all.push_back({first + half + turned, half - turned, at + half + turned});
+  }
+  return all;
 }
 
-HfPart in_its_form(const ParameterSpec& parameter) {
+// A vector is a matrix of one column.
+std::vector<HfPart> in_its_form(const ParameterSpec& parameter) {
   const FileForm& form = parameter.form;
-  HfPart part = whole(parameter);
-  int64_t rows_of_tensor = part.rows;
-  if (!form.fused.empty()) {
-    part.tensor = form.fused;
-    rows_of_tensor = part.shape[0] = form.rows;
-    part.at = form.first_row * part.columns;
+  const int64_t rows = parameter.shape[0], columns = parameter.num_elements() / rows;
+  const bool is_fused = !form.fused.empty();
+  const int64_t rows_of_tensor = is_fused ? form.rows : rows;
+  Shape shape = parameter.shape;
+  shape[0] = rows_of_tensor;
+  if (form.transposed) std::swap(shape[0], shape[1]);
+  std::vector<HfPart> parts;
+  for (const auto& [first, count, at] : rows_in_file(form, rows)) {
+    HfPart part{
+        is_fused ? form.fused : parameter.name, shape, first * columns, count, columns, at * columns, columns, 1};
+    if (form.transposed) part.at = at, part.row_stride = 1, part.column_stride = rows_of_tensor;
+    parts.push_back(std::move(part));
   }
-  if (!form.transposed) return part;
-  std::swap(part.shape[0], part.shape[1]);
-  part.at = form.first_row;
-  part.row_stride = 1;
-  part.column_stride = rows_of_tensor;
-  return part;
+  return parts;
 }
 
 }  // namespace
 
 std::vector<HfPart> hf_parts(const ParameterSpec& parameter) {
-  if (!parameter.is_expert()) return {in_its_form(parameter)};
+  if (!parameter.is_expert()) return in_its_form(parameter);
   const auto cut = parameter.name.find(kExperts) + kExperts.size();
   const Shape shape(parameter.shape.begin() + 1, parameter.shape.end());
   const int64_t rows = shape[0], columns = shape[1];

@@ -45,5 +45,25 @@ TEST(HfParts, AFusedBiasIsARangeOfTheTensor) {
   EXPECT_EQ(place(part, 1, 0), 5);
 }
 
+TEST(HfParts, HeadsOfATensorWithAllThreeAreEachInTheirPlace) {
+  // Two heads of four outputs: query, key and value of the first, then those of the second. This is the key.
+  const auto parts =
+      hf_parts(matrix(8, 3, {.fused = "qkv.weight", .first_row = 4, .rows = 24, .heads = 2, .head_step = 12}));
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[0].first, 0);
+  EXPECT_EQ(parts[0].at, 4 * 3);
+  EXPECT_EQ(parts[0].rows, 4);
+  EXPECT_EQ(parts[1].first, 4 * 3);
+  EXPECT_EQ(parts[1].at, (12 + 4) * 3);
+}
+
+TEST(HfParts, TurnedDimsOfAHeadComeFirstInFilesAndLieInBothHalvesHere) {
+  // A head of eight of which four are turned: 0 with 2 and 1 with 3 in the file, 0 with 4 and 1 with 5 here.
+  std::vector<int64_t> place(8);
+  for (const HfPart& part : hf_parts(matrix(8, 1, {.heads = 1, .head_step = 8, .rotated = 4})))
+    for (int64_t i = 0; i < part.rows; ++i) place[static_cast<size_t>(part.first + i)] = part.at + i;
+  EXPECT_EQ(place, (std::vector<int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
+}
+
 }  // namespace
 }  // namespace athanor::hf_layout_test

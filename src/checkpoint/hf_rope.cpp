@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "checkpoint/hf_members.h"
 #include "checkpoint/json_members.h"
 
 namespace athanor::inline checkpoint {
@@ -84,7 +85,6 @@ void read_scaling(const Json& json, const Json& config, ModelConfig& model, std:
   if (!type) type = rope.find("type");
   if (type && !type->is_string()) return rope.complain("rope_type", *type, "a text");
   if (type) out.rope_type = type->get<std::string>();
-  rope.only("partial_rotary_factor", 1.0);
   for (const auto& [key, value] : json.items()) {
     if (!kKnownMembers.contains(key)) {
       problems.push_back(fmt::format("{} = {} of the rotary positions is not supported", key, rope.shown(value)));
@@ -114,16 +114,24 @@ void read_scaling(const Json& json, const Json& config, ModelConfig& model, std:
 
 void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
   JsonMembers top(config, problems);
-  double theta = top.number("rope_theta", model.rope_theta);
+  double theta = top.number(own_name(family, "rope_theta"), model.rope_theta);
+  double turned =
+      family.partial_rotation ? top.number(own_name(family, "partial_rotary_factor"), model.partial_rotary_factor) : 1;
   Json of_full_layers;
   if (family.windows_unscaled) of_full_layers = rope_of_full_layers(config, model, problems);
   if (const auto* rope = family.windows_unscaled ? &of_full_layers : find_rope(top)) {
     if (!rope->is_object()) return top.complain("rope_scaling or rope_parameters", *rope, "an object");
-    theta = JsonMembers(*rope, problems).number("rope_theta", theta);
+    JsonMembers members(*rope, problems);
+    theta = members.number("rope_theta", theta);
+    if (family.partial_rotation)
+      turned = members.number("partial_rotary_factor", turned);
+    else
+      members.only("partial_rotary_factor", 1.0);
     read_scaling(*rope, config, model, problems);
   }
   if (!(theta > 0)) problems.push_back(fmt::format("rope_theta is {}, expected a number above 0", theta));
   model.rope_theta = theta;
+  model.partial_rotary_factor = turned;
 }
 
 void write_hf_rope(const Family& family, const ModelConfig& m, Json& config) {
@@ -148,9 +156,11 @@ void write_hf_rope(const Family& family, const ModelConfig& m, Json& config) {
   unless_default("mscale", r.mscale, defaults.mscale);
   unless_default("mscale_all_dim", r.mscale_all_dim, defaults.mscale_all_dim);
   unless_default("truncate", r.truncate, defaults.truncate);
-  config["rope_theta"] = m.rope_theta;
+  config[own_name(family, "rope_theta")] = m.rope_theta;
   config["rope_scaling"] = r.type() == RopeType::kDefault ? Json() : rope;
   rope["rope_theta"] = m.rope_theta;
+  if (family.partial_rotation)
+    config[own_name(family, "partial_rotary_factor")] = rope["partial_rotary_factor"] = m.partial_rotary_factor;
   config["rope_parameters"] = rope;
   if (family.windows_unscaled)
     config["rope_parameters"] = {{"full_attention", rope},

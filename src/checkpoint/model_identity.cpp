@@ -114,7 +114,7 @@ bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
          key == "decoder_sparse_step" || key == "mlp_only_layers" || key == "router_score" ||
          key == "routed_scaling_factor" || key == "num_shared_experts" || key == "sliding_window" ||
-         key == "full_attention_layers";
+         key == "partial_rotary_factor" || key == "full_attention_layers";
 }
 
 }  // namespace

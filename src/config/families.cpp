@@ -171,6 +171,7 @@ Family starcoder2() {
   f.norm = NormKind::kLayer;
   f.feed_forward = FeedForwardKind::kGeluTanh;
   f.activation = "gelu_pytorch_tanh";
+  f.dropouts = {"attention_dropout", "residual_dropout", "embedding_dropout"};
   f.biases = Biases::kAll;
   f.bias_member = "use_bias";
   f.has_window = true;
@@ -180,6 +181,51 @@ Family starcoder2() {
   f.defaults.initializer_range = 0.018042;
   f.default_bos = 50256;
   f.default_eos = 50256;
+  return f;
+}
+
+// Black et al. 2022; Pythia (Biderman et al. 2023) has the same blocks.
+Family gpt_neox() {
+  Family f = named("gpt_neox", "GPTNeoXForCausalLM");
+  f.names = {.embedding = "gpt_neox.embed_in",
+             .layers = "gpt_neox.layers",
+             .final_norm = "gpt_neox.final_layer_norm",
+             .head = "embed_out",
+             .attention = "attention",
+             .attention_out = "dense",
+             .up = "dense_h_to_4h",
+             .down = "dense_4h_to_h",
+             .fused_qkv = "query_key_value"};
+  f.norm = NormKind::kLayer;
+  f.feed_forward = FeedForwardKind::kGelu;
+  f.activation = "gelu";
+  f.dropouts = {"attention_dropout", "hidden_dropout"};
+  f.biases = Biases::kAll;
+  f.qkv_by_heads = f.parallel = f.partial_rotation = true;
+  f.grouped_keys = false;
+  f.config_names = {
+      {"rms_norm_eps", "layer_norm_eps"}, {"rope_theta", "rotary_emb_base"}, {"partial_rotary_factor", "rotary_pct"}};
+  f.buffers = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
+  f.defaults = defaults(50432, 6144, 44, 64, 0, 24576, 2048, 1e-5);
+  f.defaults.partial_rotary_factor = 0.25;
+  f.default_bos = 0;
+  f.default_eos = 2;
+  return f;
+}
+
+Family phi3() {
+  Family f = named("phi3", "Phi3ForCausalLM");
+  f.names.fused_qkv = "qkv_proj";
+  f.names.fused_gate_up = "gate_up_proj";
+  f.bias_member = "";
+  f.dropouts = {"attention_dropout", "embd_pdrop", "resid_pdrop"};
+  f.partial_rotation = true;
+  f.scales_rotation = false;
+  f.has_window = true;
+  f.defaults = defaults(32064, 3072, 32, 32, 0, 8192, 4096, 1e-5);
+  f.default_bos = 1;
+  f.default_eos = 32000;
+  f.default_pad = 32000;
   return f;
 }
 
@@ -201,6 +247,7 @@ Family gpt2() {
   f.positions = Positions::kLearned;
   f.feed_forward = FeedForwardKind::kGeluTanh;
   f.activation = "gelu_new";
+  f.dropouts = {"attn_pdrop", "embd_pdrop", "resid_pdrop"};
   f.biases = Biases::kAll;
   f.bias_member = "";
   f.transposed = true;
@@ -227,12 +274,13 @@ Family gpt2() {
 
 std::vector<std::string> activation_names(FeedForwardKind kind) {
   if (kind == FeedForwardKind::kSwiGlu) return {"silu"};
+  if (kind == FeedForwardKind::kGelu) return {"gelu"};
   return {"gelu_new", "gelu_pytorch_tanh"};
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(),  olmo2(),     olmo3(),   olmoe(),   llama(),      qwen2(),
-                                          qwen3(), qwen3_moe(), mistral(), mixtral(), starcoder2(), gpt2()};
+  static const std::vector<Family> all = {olmo(),      olmo2(),   olmo3(),   olmoe(),      llama(), qwen2(),    qwen3(),
+                                          qwen3_moe(), mistral(), mixtral(), starcoder2(), gpt2(),  gpt_neox(), phi3()};
   return all;
 }
 

@@ -27,7 +27,8 @@ enum class Positions {
 /// The dense feed-forward of a layer.
 enum class FeedForwardKind {
   kSwiGlu,    // down(silu(gate(x)) · up(x))
-  kGeluTanh,  // down(gelu(up(x))), with GELU in the approximation with tanh
+  kGelu,      // down(gelu(up(x)))
+  kGeluTanh,  // the same with GELU in the approximation with tanh
 };
 
 /// Returns the names of the activation in config.json.
@@ -51,7 +52,7 @@ enum class QkNorm {
 /// layer, and stand after `layers` and its number; those of attention and the feed-forward after the block's name. A
 /// norm without a name does not exist: so these names say where a layer has norms, before a part or after it.
 struct FamilyNames {
-  std::string embedding = "model.embed_tokens", positions, layers = "model.layers", final_norm = "model.norm",
+  std::string embedding = "model.embed_tokens", positions = "", layers = "model.layers", final_norm = "model.norm",
               head = "lm_head";
   std::string attention_norm = "input_layernorm", attention = "self_attn", attention_out_norm = "",
               feed_forward_norm = "post_attention_layernorm", feed_forward = "mlp", feed_forward_out_norm = "";
@@ -59,7 +60,8 @@ struct FamilyNames {
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
               shared_experts = "shared_experts";
-  std::string fused_qkv;  ///< the tensor in files that has query, key and value one after the other; "" if none has
+  std::string fused_qkv = "";      ///< the tensor in files that has query, key and value; "" if none has
+  std::string fused_gate_up = "";  ///< that which has gate and up of a dense layer
 };
 
 struct Family {
@@ -75,6 +77,10 @@ struct Family {
   std::string bias_member = "attention_bias";  ///< tells in config.json whether there are biases; "": nothing does
   std::string activation = "silu";             ///< its name in config.json, as it is written
   bool transposed = false;                     ///< files have the matrices of layers as [in, out]
+  bool qkv_by_heads = false;           ///< fused_qkv has query, key and value of each head, and not all queries first
+  bool parallel = false;               ///< attention and feed-forward read the same sum, and both are added to it
+  bool partial_rotation = false;       ///< has model.partial_rotary_factor
+  bool scales_rotation = true;         ///< has model.rope_scaling
   bool small_residuals = false;        ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
   bool sparse = false;                 ///< has experts
   bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
@@ -94,6 +100,8 @@ struct Family {
   std::map<std::string, std::string> config_names;
   /// Those of them that `transformers` also reads under the name of Llama.
   std::set<std::string> config_aliases;
+  /// The rates of dropout in config.json, which are written as 0.
+  std::vector<std::string> dropouts = {"attention_dropout"};
   /// The ends of names of tensors in files that every version can compute, and older versions stored.
   std::vector<std::string> buffers = {".rotary_emb.inv_freq"};
   /// Values that `transformers` assumes for fields that config.json lacks.

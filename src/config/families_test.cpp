@@ -24,7 +24,8 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
-      "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, gpt2, got "
+      "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, gpt2, gpt_neox, "
+      "phi3, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -52,6 +53,11 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
                  {"model.family=llama", "model.head_dim=32", "model.num_attention_heads=7"});
   EXPECT_EQ(contradictions({"model.family=qwen3", "model.head_dim=32", "model.num_attention_heads=7"}), "");
   EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_theta=5"});
+  EXPECT_REFUSED("model.partial_rotary_factor (0.5) is for gpt_neox, phi3 alone",
+                 {"model.family=llama", "model.partial_rotary_factor=0.5"});
+  EXPECT_REFUSED("of the 32 dims of a head are 3: expected an even number",
+                 {"model.family=gpt_neox", "model.head_dim=0", "model.partial_rotary_factor=0.1"});
+  EXPECT_REFUSED("model.rope_scaling is not for phi3", {"model.family=phi3", "model.rope_scaling.factor=2"});
   EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_scaling.factor=2"});
   EXPECT_EQ(contradictions({"model.family=gpt2", "model.hidden_size=15", "model.num_attention_heads=3"}), "")
       << "5 numbers in a head: nothing turns pairs";
@@ -72,8 +78,9 @@ TEST(Families, LayersWithoutTheWindowFollowTheListOrTheFamilysRule) {
   EXPECT_EQ(windows("olmo3", {}), (Windows{7, 7, 7, 0, 7}));
   EXPECT_EQ(windows("olmo3", {0, 4}), (Windows{0, 7, 7, 7, 0}));
   EXPECT_EQ(windows("mistral", {}), (Windows{7, 7, 7, 7, 7}));
-  EXPECT_REFUSED("model.sliding_window (7) is for olmo3, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2 alone",
-                 {"model.family=llama", "model.sliding_window=7"});
+  EXPECT_REFUSED(
+      "model.sliding_window (7) is for olmo3, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, phi3 alone",
+      {"model.family=llama", "model.sliding_window=7"});
   EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen3 alone",
                  {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});
   EXPECT_REFUSED("has no effect without model.sliding_window",

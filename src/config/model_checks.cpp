@@ -72,6 +72,15 @@ class FieldFaults : public Fields {
   std::vector<std::string> tables_, lines_;
 };
 
+// Returns the families whose row has the property, such as "olmoe, qwen3_moe".
+std::string families_that(bool Family::*have) {
+  std::vector<std::string> names;
+  for (const auto& family : families()) {
+    if (family.*have) names.push_back(family.name);
+  }
+  return join(names);
+}
+
 void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
   const bool divides = m.hidden_size % m.num_attention_heads == 0;
   if (family.heads_divide_hidden || m.attention_head_dim == 0) {
@@ -95,18 +104,16 @@ void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
         "pairs; use fewer or more heads",
         m.hidden_size, m.num_attention_heads, head_dim);
   }
+  found.require(family.partial_rotation || m.partial_rotary_factor == 1,
+                "model.partial_rotary_factor ({}) is for {} alone; set it to 1", m.partial_rotary_factor,
+                families_that(&Family::partial_rotation));
+  const int64_t rotated = m.rotated_dims();
+  found.require(rotated == head_dim || (rotated >= 2 && rotated % 2 == 0),
+                "model.partial_rotary_factor ({}) of the {} dims of a head are {}: expected an even number, at least 2",
+                m.partial_rotary_factor, head_dim, rotated);
   found.require(m.num_attention_heads % kv_heads == 0,
                 "model.num_key_value_heads ({}) must divide model.num_attention_heads ({})", kv_heads,
                 m.num_attention_heads);
-}
-
-// Returns the families whose row has the property, such as "olmoe, qwen3_moe".
-std::string families_that(bool Family::*have) {
-  std::vector<std::string> names;
-  for (const auto& family : families()) {
-    if (family.*have) names.push_back(family.name);
-  }
-  return join(names);
 }
 
 void check_experts(const Family& family, const ModelConfig& m, Findings& found) {
@@ -175,6 +182,12 @@ void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& fo
                   m.family);
     return;
   }
+  if (!family.scales_rotation && r != unset) {
+    found.require(false, "model.rope_scaling is not for {}; leave it out", m.family);
+    return;
+  }
+  found.require(m.partial_rotary_factor == 1 || r.type() != RopeType::kYarn,
+                "model.rope_scaling.rope_type yarn scales what is turned, and needs model.partial_rotary_factor = 1");
   const auto for_type = [&](const char* key, bool set, std::initializer_list<RopeType> types) {
     const bool used = std::ranges::any_of(types, [&](RopeType type) { return r.type() == type; });
     found.require(!set || used, "model.rope_scaling.{} has no effect with rope_type {}; leave it out, or set rope_type",

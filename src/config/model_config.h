@@ -55,6 +55,7 @@ struct ModelConfig {
   int64_t vocab_size = 8192;
   int64_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
+  double partial_rotary_factor = 1.0;
   double rms_norm_eps = 1e-5;
   double clip_qkv = 0.0;
   int64_t sliding_window = 0;
@@ -67,6 +68,8 @@ struct ModelConfig {
   /// Nothing if router_score is no such word, as it may be in a model that has not been checked.
   std::optional<RouterScore> score() const { return find_value<RouterScore>(router_score); }
   bool is_moe() const { return num_experts > 0; }
+  /// Dims of a head that rotary positions turn; the others stay as they are.
+  int64_t rotated_dims() const { return static_cast<int64_t>(static_cast<double>(head_dim()) * partial_rotary_factor); }
   int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }
   /// num_key_value_heads, or its default: one for each attention head.
   int64_t kv_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
@@ -89,12 +92,14 @@ struct ModelConfig {
     f.field("from", from,
             "start from this folder (of transformers, or a run's models/step-…): its config.json replaces "
             "the fields below and its weights, if it has any, the initialisation; \"\" starts from scratch");
-    f.field("family", family,
-            "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
-            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
-            "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, mistral, mixtral, starcoder2 "
-            "(docs/families.md)",
-            one_of(family_names()));
+    f.field(
+        "family", family,
+        "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
+        "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
+        "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, mistral, mixtral, starcoder2, "
+        "gpt_neox, phi3 "
+        "(docs/families.md)",
+        one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
     f.field("num_attention_heads", num_attention_heads, "query heads", between(1, kMaxWidth));
@@ -131,12 +136,14 @@ struct ModelConfig {
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
+    f.field("partial_rotary_factor", partial_rotary_factor,
+            "share of a head's dims that rotary positions turn, the first ones (gpt_neox, phi3)", between(0.0, 1.0));
     f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm, and of the LayerNorm of gpt2 (that of olmo has 1e-5)",
             fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
             zero_or_fp32_up_to(kMaxFp32));
     f.field("sliding_window", sliding_window,
-            "a token attends to itself and the tokens before it, this many in all (mistral, mixtral, starcoder2, "
+            "a token attends to itself and the tokens before it, this many in all (mistral, mixtral, starcoder2, phi3, "
             "olmo3, qwen2, qwen3, qwen3_moe); 0: to all before it",
             between(0, kMaxPositions));
     f.field("full_attention_layers", full_attention_layers,

@@ -26,6 +26,7 @@ struct Shape {
   int64_t tokens, longest;
   bool is_dense;  // every sequence is a document of `longest` tokens
   double scale;
+  int64_t window = 0;  // keys that a query sees, its own included; 0: all before it
 };
 
 struct Range {
@@ -66,10 +67,12 @@ Tensor rows_of(const Tensor& x_NHD, const Range& range, int64_t num_heads) {
   return rows.repeat_interleave(num_heads / rows.size(0), 0);
 }
 
-Tensor scores_of(const Tensor& q_HTD, const Tensor& k_HTD, double scale) {
+Tensor scores_of(const Tensor& q_HTD, const Tensor& k_HTD, const Shape& shape) {
   const int64_t tokens = q_HTD.size(1);
-  const Tensor later = at::ones({tokens, tokens}, at::kBool).triu(1);
-  return (at::matmul(q_HTD, k_HTD.transpose(1, 2)) * scale).masked_fill(later, -std::numeric_limits<float>::infinity());
+  Tensor hidden = at::ones({tokens, tokens}, at::kBool).triu(1);
+  if (shape.window > 0) hidden.logical_or_(at::ones({tokens, tokens}, at::kBool).tril(-shape.window));
+  return (at::matmul(q_HTD, k_HTD.transpose(1, 2)) * shape.scale)
+      .masked_fill(hidden, -std::numeric_limits<float>::infinity());
 }
 
 struct Inputs {
@@ -77,11 +80,13 @@ struct Inputs {
   OpenView q, k, v;
   std::optional<OpenView> offsets;
 
-  Inputs(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& table, int64_t longest)
+  Inputs(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& table, int64_t longest,
+         std::optional<int64_t> keys_before = {})
       : shape{query.numel() / (query.size(-1) * query.size(-2)), table.defined() ? longest : query.size(1),
               !table.defined(), 1 / std::sqrt(static_cast<double>(query.size(-1)))},
         q(query), k(key), v(value) {
     if (table.defined()) offsets.emplace(table);
+    if (keys_before) shape.window = *keys_before + 1;
   }
 };
 
@@ -94,7 +99,7 @@ void submit_forward(const char* name, const Inputs& in, const Tensor& out, const
       const Range& range = documents[d];
       if (range.length == 0) continue;
       const auto rows = [&](const Tensor& x) { return rows_of(x, range, q.size(1)); };
-      const Tensor scores = scores_of(rows(q), rows(k), in.shape.scale), sum = at::logsumexp(scores, -1);
+      const Tensor scores = scores_of(rows(q), rows(k), in.shape), sum = at::logsumexp(scores, -1);
       logsumexp_of(sums.tensor(), d, range).copy_(sum);
       const Tensor result = at::matmul((scores - sum.unsqueeze(-1)).exp(), rows(v));
       to.narrow(0, range.begin, range.length).copy_(result.transpose(0, 1));
@@ -130,7 +135,7 @@ struct Backward {
     const auto rows = [&](const OpenView& x) { return rows_of(flat(x), range, flat(in.q).size(1)); };
     const Tensor q = rows(in.q), k = rows(in.k), v = rows(in.v), dy = rows(dout);
     const Tensor sum = logsumexp_of(logsumexp.tensor(), document, range).unsqueeze(-1);
-    const Tensor p = (scores_of(q, k, in.shape.scale) - sum).exp();
+    const Tensor p = (scores_of(q, k, in.shape) - sum).exp();
     const Tensor share = (dy * rows(out)).sum(-1, /*keepdim=*/true);
     const Tensor dscores = p * (at::matmul(dy, v.transpose(1, 2)) - share) * in.shape.scale;
     store(dv, range, at::matmul(p.transpose(1, 2), dy));
@@ -219,7 +224,8 @@ void flash_forward(const c10::OperatorHandle& op, Stack* stack) {
   const auto sums =
       offsets.defined() ? std::vector{q.size(1), q.size(0)} : std::vector{q.size(0), q.size(2), q.size(1)};
   const Tensor out = at::empty(q.sizes(), q.options()), logsumexp = at::empty(sums, q.options().dtype(at::kFloat));
-  submit_forward(call.name(), Inputs(q, k, v, offsets, call.number(5)), out, logsumexp);
+  call.check(!call.optional_number(12), "nothing after a query");
+  submit_forward(call.name(), Inputs(q, k, v, offsets, call.number(5), call.optional_number(11)), out, logsumexp);
   const auto state = q.options().dtype(at::kUInt64);
   call.give(out, logsumexp, at::empty({2}, state), at::empty({}, state), at::empty({0}, q.options()));
 }
@@ -234,8 +240,8 @@ void flash_backward(const c10::OperatorHandle& op, Stack* stack) {
   call.check(dout.is_contiguous() && out.is_contiguous(), "only dense gradients");
   const auto& context = at::globalContext();
   const bool has_fixed_order = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
-  const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, call.number(8)), dout, out, call.tensor(5),
-                                    has_fixed_order);
+  const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, call.number(8), call.optional_number(15)),
+                                    dout, out, call.tensor(5), has_fixed_order);
   allocate_flash_scratch(q, k, offsets, has_fixed_order);
   call.give(into.dq, into.dk, into.dv);
 }
@@ -257,7 +263,8 @@ void efficient_forward(const c10::OperatorHandle& op, Stack* stack) {
   check_offsets(call, offsets, call.tensor(5));
   const int64_t longest = offsets.defined() ? call.number(6) : q.size(1);
   check_efficient(call, q, k, v, offsets, longest);
-  call.check(!call.tensor(3).defined() && call.number(9) == 1 && call.flag(10), "only causal attention");
+  call.check(!call.tensor(3).defined() && call.number(9) == 1 && call.flag(10) && !call.optional_number(13),
+             "only causal attention without a window");
   constexpr int64_t kRows = 32;
   const Tensor out = at::empty(q.sizes(), q.options());
   const Tensor logsumexp =

@@ -325,8 +325,9 @@ void LayerMemory::parts_forward(MemoryPeak& t, bool branch, const RecomputeKinds
   };
   part(again.attention, branch, [&] { attention_forward(t, keep && !again.attention); });
   part(again.moe, true, [&] { feed_forward(t, keep && !again.moe, true); });
-  t.give(s_.residual());              // the branch of attention
-  if (branch) t.give(s_.residual());  // the branch before it
+  t.give(s_.residual());                             // the branch of attention
+  if (branch) t.give(s_.residual());                 // the branch before it
+  if (branch && s_.parallel) t.give(s_.residual());  // the sum to which that was added: no norm has read it
 }
 
 void LayerMemory::forward(MemoryPeak& t, bool branch) {
@@ -372,6 +373,7 @@ void LayerMemory::parts_backward(MemoryPeak& t, const RecomputeKinds& again) {
   };
   part(again.moe, sparse_, feed_again, [&] { feed_backward(t); });
   enter_backward();
+  if (s_.parallel) t.take(s_.residual());  // the norm's input, which attention's norm has read, too
   part(again.attention, false, attend_again, [&] { attention_backward(t); });
   enter_backward();
 }

@@ -58,6 +58,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   const Family& family = family_of(m);
   s.biases = family.biases == Biases::kAll, s.value_biases = family.biases != Biases::kNone;
   s.gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  s.parallel = family.parallel;
   s.norm_before = !family.names.attention_norm.empty(), s.norm_after = !family.names.attention_out_norm.empty();
   s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;

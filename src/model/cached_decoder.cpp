@@ -67,10 +67,9 @@ Residual Layer::forward_cached(const Residual& in, const CachedPass& pass, const
   const TensorParallelInput x = enter_tensor_parallel(before.normed, ranks_, kBatch);
   const Tensor attended =
       attention_.add_bias(leave_tensor_parallel(attention_.forward_cached(x.partitioned, pass, cache), ranks_));
-  const ops::NormedSum between =
-      read_stream(feed_forward_norm_, {before.sum, branch_of(attention_out_norm_, attended)});
-  const TensorParallelInput y = enter_tensor_parallel(between.normed, ranks_, kBatch);
-  return {between.sum, branch_of(feed_forward_out_norm_, leave_feed_forward(feed_forward(y, nullptr)))};
+  const Between next = between(before.sum, branch_of(attention_out_norm_, attended));
+  const TensorParallelInput y = enter_tensor_parallel(next.in.normed, ranks_, kBatch);
+  return {next.last_sum, branch_of(feed_forward_out_norm_, leave_feed_forward(feed_forward(y, nullptr)))};
 }
 
 std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const {

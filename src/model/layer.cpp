@@ -51,7 +51,7 @@ std::optional<NormBlock> make_norm(const std::optional<NormSpec>& spec, const Pa
 Layer::Layer(const LayerSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& routing,
              const TensorRanks& ranks)
     : name_(spec.name), previous_(spec.previous), attention_name_(spec.attention.name),
-      feed_forward_name_(spec.feed_forward_name()), ranks_(ranks),
+      feed_forward_name_(spec.feed_forward_name()), ranks_(ranks), is_parallel_(spec.parallel),
       attention_norm_(make_norm(spec.attention_norm, parameters)),
       attention_out_norm_(make_norm(spec.attention_out_norm, parameters)),
       feed_forward_norm_(make_norm(spec.feed_forward_norm, parameters)),
@@ -100,15 +100,20 @@ Residual Layer::forward_parts(const Residual& in, const Context& context, const 
   const Tensor attended = attend(std::move(before), context, recompute, phase);
   watch.forward(attention_name_, attended, phase);
   watch.backward(attention_name_, attended);
-  ops::NormedSum between = read_stream(feed_forward_norm_, {sum, branch_of(attention_out_norm_, attended)});
-  const Tensor last_sum = between.sum;
-  const Tensor fed = feed(std::move(between), context, recompute, routings, saved);
+  Between next = between(sum, branch_of(attention_out_norm_, attended));
+  const Tensor fed = feed(std::move(next.in), context, recompute, routings, saved);
   watch.forward(feed_forward_name_, fed, phase);
   const Tensor branch = branch_of(feed_forward_out_norm_, fed);
   // The gradient of the sum is the gradient of each of its terms.
   if (!context->recompute.layer) watch.backward(name_, branch);
   watch.backward(feed_forward_name_, fed);
-  return {last_sum, branch};
+  return {next.last_sum, branch};
+}
+
+Layer::Between Layer::between(const Tensor& sum, const Tensor& branch) const {
+  ops::NormedSum in = read_stream(feed_forward_norm_, is_parallel_ ? Residual{sum, {}} : Residual{sum, branch});
+  const Tensor last_sum = is_parallel_ ? sum + branch : in.sum;
+  return {std::move(in), last_sum};
 }
 
 // A region that is computed again begins with what a rank keeps, its own tokens, and ends with the part that is summed

@@ -1,6 +1,6 @@
 #pragma once
 // One layer of the decoder: norm → attention → norm → + → norm → feed-forward → norm → +, of which each norm may be
-// missing, with selective recomputation in backward.
+// missing, with selective recomputation in backward. In a parallel layer the feed-forward reads what attention reads.
 
 #include <memory>
 #include <optional>
@@ -58,6 +58,13 @@ class Layer {
               std::vector<moe::Routing>* routings, const moe::Choices* saved) const;
   Tensor feed_forward(const TensorParallelInput& x, std::vector<moe::Routing>* routings,
                       const moe::Choices* saved = nullptr, const moe::BatchPosition& position = {}) const;
+  /// What the feed-forward reads, and the sum to which its result is added.
+  struct Between {
+    ops::NormedSum in;
+    Tensor last_sum;
+  };
+  /// @param sum, branch  what attention read, before its norm, and returned, after its norm.
+  Between between(const Tensor& sum, const Tensor& branch) const;
   Tensor leave_feed_forward(const Tensor& y) const;
   void forget_read(const std::optional<NormBlock>& norm, const Tensor& sum, const Tensor& read, const Tensor& consumer,
                    int64_t batch) const;
@@ -68,6 +75,7 @@ class Layer {
   // Place names for observers; previous_ is the place of what the layer reads.
   std::string name_, previous_, attention_name_, feed_forward_name_;
   TensorRanks ranks_;
+  bool is_parallel_;
   std::optional<NormBlock> attention_norm_, attention_out_norm_, feed_forward_norm_, feed_forward_out_norm_;
   AttentionBlock attention_;
   std::variant<FeedForwardBlock, SparseBlock> feed_forward_;

@@ -1,5 +1,7 @@
 #include "model/rotary.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <cmath>
 #include <numbers>
@@ -28,7 +30,7 @@ double llama3_share_left_alone(const ModelConfig& m, double frequency) {
 class YarnRamp {
  public:
   explicit YarnRamp(const ModelConfig& m) {
-    const auto head_dim = static_cast<double>(m.head_dim());
+    const auto head_dim = static_cast<double>(m.rotated_dims());
     // Returns the index at which a dim makes this many turns.
     const auto index_at = [&](double turns) {
       return head_dim * std::log(original_length(m) / (turns * kTwoPi)) / (2 * std::log(m.rope_theta));
@@ -58,13 +60,15 @@ double yarn_scale(const RopeScaling& r) {
 }  // namespace
 
 Rotary make_rotary(const ModelConfig& m) {
-  Rotary rotary{ops::inverse_frequency(m.head_dim(), m.rope_theta), 1.0};
+  const int64_t turned = m.rotated_dims() / 2, pairs = m.head_dim() / 2;
+  Rotary rotary{at::zeros({pairs}, at::kFloat), 1.0};  // pairs that are not turned have the frequency 0
+  rotary.frequency.narrow(0, 0, turned).copy_(ops::inverse_frequency(m.rotated_dims(), m.rope_theta));
   const auto& r = m.rope_scaling;
   if (r.type() == RopeType::kDefault || r.type() == RopeType::kDynamic) return rotary;
   const bool yarn = r.type() == RopeType::kYarn;
   if (yarn) rotary.scale = yarn_scale(r);
   auto* frequency = rotary.frequency.data_ptr<float>();
-  for (int64_t i = 0; i < rotary.frequency.numel(); ++i) {
+  for (int64_t i = 0; i < turned; ++i) {
     const double unscaled = frequency[i];
     const double alone = yarn                            ? YarnRamp(m).share_left_alone(i)
                          : r.type() == RopeType::kLlama3 ? llama3_share_left_alone(m, unscaled)

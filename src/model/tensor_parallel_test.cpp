@@ -245,7 +245,7 @@ void expect_as_alone(ModelConfig model, Case c) {
 }
 
 TEST(TensorParallelLayer, OfTwoThreeAndFourRanksIsThatOfOne) {
-  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2"}) {
+  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2", "gpt_neox"}) {
     for (const int tensor : {2, 3, 4}) {
       for (const bool sequence : {false, true}) {
         for (const auto dtype : {at::kFloat, at::kBFloat16}) {

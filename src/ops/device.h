@@ -9,6 +9,7 @@
 #include "ops/attention.h"
 #include "ops/cache_attention.h"
 #include "ops/experts.h"
+#include "ops/gelu.h"
 #include "ops/linear_cross_entropy.h"
 #include "ops/norm.h"
 #include "ops/rope.h"
@@ -26,7 +27,7 @@ NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weig
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
 Tensor rope(const Tensor& x, const Rotation& rotation);
 Tensor swiglu(const Tensor& gate, const Tensor& up);
-Tensor gelu_tanh(const Tensor& x);
+Tensor gelu(const Tensor& x, GeluForm form);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options);

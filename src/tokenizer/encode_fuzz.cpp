@@ -103,7 +103,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto& all = athanor::tokenizers();
   const auto& [fast, plain] = all[data[0] % all.size()];
   const auto ids = athanor::ids_or_refusal(fast, text);
-  const auto expected = athanor::ids_or_refusal(plain, text);
+  // The plain form takes time with the square of a word's length.
+  constexpr size_t kMostForPlain = 8192;
+  const auto expected = text.size() <= kMostForPlain ? athanor::ids_or_refusal(plain, text) : std::nullopt;
   if (expected) ATHANOR_ASSERT(ids == expected);  // the engine may give up on texts that the fast forms can encode
   if (!ids) return 0;
   athanor::StreamDecoder decoder(fast);

@@ -86,17 +86,17 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
                                          Case{"qwen3", {}, "float32", 0}, Case{"olmoe", {"attention"}, "bfloat16", 1},
                                          Case{"qwen3_moe", {"norm", "moe"}, "bfloat16", 0},
                                          Case{"olmoe", {}, "float32", 1}, Case{"gpt2", {"attention"}, "bfloat16", 0},
-                                         Case{"olmo2", {"norm"}, "bfloat16", 1}));
-INSTANTIATE_TEST_SUITE_P(TestAll, ActivationMemory,
-                         testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}},
-                                         Case{"llama", {"attention"}}, Case{"qwen3", {}, "float32"}, Case{"olmoe", {}},
-                                         Case{"olmoe", {"norm"}}, Case{"olmoe", {"attention"}}, Case{"olmoe", {"moe"}},
-                                         Case{"olmoe", {"layer"}}, Case{"olmoe", {"norm", "attention", "moe"}},
-                                         Case{"olmoe", {}, "float32"}, Case{"qwen3_moe", {}},
-                                         Case{"qwen3_moe", {"norm", "moe"}}, Case{"gpt2", {}},
-                                         Case{"gpt2", {}, "float32"}, Case{"olmo2", {}}, Case{"olmo2", {"layer"}},
-                                         Case{"olmo2", {"attention", "moe"}, "float32"}, Case{"starcoder2", {}},
-                                         Case{"qwen2", {}, "float32"}));
+                                         Case{"olmo2", {"norm"}, "bfloat16", 1}, Case{"gpt_neox", {}, "bfloat16", 0}));
+INSTANTIATE_TEST_SUITE_P(
+    TestAll, ActivationMemory,
+    testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}}, Case{"llama", {"attention"}},
+                    Case{"qwen3", {}, "float32"}, Case{"olmoe", {}}, Case{"olmoe", {"norm"}},
+                    Case{"olmoe", {"attention"}}, Case{"olmoe", {"moe"}}, Case{"olmoe", {"layer"}},
+                    Case{"olmoe", {"norm", "attention", "moe"}}, Case{"olmoe", {}, "float32"}, Case{"qwen3_moe", {}},
+                    Case{"qwen3_moe", {"norm", "moe"}}, Case{"gpt2", {}}, Case{"gpt2", {}, "float32"},
+                    Case{"olmo2", {}}, Case{"olmo2", {"layer"}}, Case{"olmo2", {"attention", "moe"}, "float32"},
+                    Case{"starcoder2", {}}, Case{"gpt_neox", {}}, Case{"gpt_neox", {"norm", "attention"}},
+                    Case{"gpt_neox", {"layer"}, "float32"}, Case{"phi3", {}}, Case{"qwen2", {}, "float32"}));
 
 TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const RunConfig config = config_of(GetParam(), test::is_of_test_all() ? Size{4, 4} : Size{2, 2});

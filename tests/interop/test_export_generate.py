@@ -43,6 +43,8 @@ FAMILIES = {
     "mistral": ["model.head_dim=12", "model.sliding_window=6"],
     "mixtral": ["model.norm_topk_prob=true", "model.rope_theta=1e6"],
     "starcoder2": ["model.tie_word_embeddings=true", "model.sliding_window=9"],
+    "gpt_neox": ["model.num_key_value_heads=0", "model.partial_rotary_factor=0.5"],
+    "phi3": ["model.sliding_window=11"],
 }
 
 
@@ -96,6 +98,7 @@ def greedy_ours(athanor, model, prompts, count):
 @pytest.mark.parametrize("run, kinds", [
     ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
     ("olmo2", ["hf"]), ("olmo3", ["run"]), ("qwen2", ["hf"]), ("mistral", ["run"]), ("mixtral", ["hf"]), ("starcoder2", ["run"]),
+    ("gpt_neox", ["hf"]), ("phi3", ["run"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -224,6 +227,8 @@ def make_hf(folder, family, **fields):
         fields["n_inner"] = fields.pop("intermediate_size")
         del fields["num_key_value_heads"]
         fields |= dict(attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)  # there is no dropout in what we train and export
+    if family == "gpt_neox":
+        del fields["num_key_value_heads"]
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **fields))
     with torch.no_grad():  # biases begin as zeros, which any place could hold
         for name, parameter in model.named_parameters():
@@ -254,6 +259,8 @@ TOGETHER = [
     ("mistral", {"head_dim": 12, "sliding_window": None}),
     ("mixtral", {"head_dim": 12, "sliding_window": 5}),
     ("starcoder2", {"norm_epsilon": 1e-3, "tie_word_embeddings": False}),
+    ("gpt_neox", {"rotary_pct": 0.25, "rotary_emb_base": 5e3}),
+    ("phi3", {"sliding_window": 5, "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)}),
 ]
 ALONE = [
     ("olmo", {}), ("olmo", {"tie_word_embeddings": True}),
@@ -266,7 +273,7 @@ ALONE = [
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24}),
     ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
     ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 6}),
-    ("olmo3", {"num_hidden_layers": 3}), ("qwen2", {}), ("mistral", {"sliding_window": 7}), ("starcoder2", {"sliding_window": 5}),
+    ("olmo3", {"num_hidden_layers": 3}), ("gpt_neox", {"rotary_pct": 1.0}), ("phi3", {}), ("qwen2", {}), ("mistral", {"sliding_window": 7}), ("starcoder2", {"sliding_window": 5}),
 ]
 
 
@@ -282,7 +289,8 @@ def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family
     assert theirs.keys() == ours.keys()
     for name in theirs:
         assert torch.equal(theirs[name], ours[name]), name
-    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype"}
+    # We write where version 4 has the partial rotation, too.
+    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype", "partial_rotary_factor"}
     before, after = AutoConfig.from_pretrained(tmp_path / "hf").to_dict(), AutoConfig.from_pretrained(tmp_path / "back").to_dict()
     assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
 

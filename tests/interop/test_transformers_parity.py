@@ -17,8 +17,8 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, GPT2Config, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
-                          OlmoConfig, OlmoeConfig, Qwen2Config, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
+from transformers import (AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+                          OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -35,6 +35,7 @@ QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate
                  rope_parameters=dict(rope_type="default", rope_theta=1e6))
 
 
+NEOX = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=200)
 GPT2 = dict(n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=200)
 
 
@@ -94,6 +95,14 @@ VARIANTS = {
                                            num_experts_per_tok=1, router_aux_loss_coef=0.05)),
     "starcoder2": (Starcoder2Config, dict(DENSE, num_key_value_heads=2)),
     "starcoder2-odd": (Starcoder2Config, dict(ODD, sliding_window=3, norm_epsilon=1e-3, tie_word_embeddings=False)),
+    "gpt_neox": (GPTNeoXConfig, dict(NEOX)),
+    "gpt_neox-odd": (GPTNeoXConfig, dict(hidden_size=60, num_hidden_layers=3, num_attention_heads=5, intermediate_size=37,
+                                         vocab_size=131, rotary_pct=0.5, rotary_emb_base=500.0, layer_norm_eps=1e-3,
+                                         tie_word_embeddings=True)),
+    "gpt_neox-whole": (GPTNeoXConfig, dict(NEOX, num_hidden_layers=1, rotary_pct=1.0)),
+    "phi3": (Phi3Config, dict(DENSE, num_key_value_heads=2, sliding_window=6)),
+    "phi3-partial": (Phi3Config, dict(ODD, rms_norm_eps=1e-3, rope_parameters=dict(rope_type="default", rope_theta=500.0,
+                                                                                  partial_rotary_factor=0.5))),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -112,7 +121,7 @@ QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options
          "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
          "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
          "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
-         "starcoder2-odd": True}  # variant → whether attention stays in documents
+         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -180,6 +189,13 @@ def document_masks(config, tokens, dtype):
     return {"full_attention": document_mask(tokens, dtype), "sliding_attention": document_mask(tokens, dtype, window)}
 
 
+def in_halves(heads, turned):
+    """Heads [H, dims, ...] in whose halves lie the halves of the first `turned` dims: with these, and zeros, all dims are turned."""
+    half, first, second, rest = heads.shape[1] // 2, heads[:, :turned // 2], heads[:, turned // 2:turned], heads[:, turned:]
+    kept = half - turned // 2
+    return torch.cat([first, rest[:, :kept], second, rest[:, kept:]], 1)
+
+
 def logical(model, name, tensor):
     """Returns our names of a parameter of `transformers`, which has the gate and up projections of experts in one tensor."""
     if model.config.model_type == "mixtral" and ".mlp." in name:
@@ -188,6 +204,26 @@ def logical(model, name, tensor):
             base = name.removesuffix("gate_up_proj")
             return {f"{base}{part}.weight": rows for part, rows in zip(("w1", "w3"), tensor.chunk(2, dim=1))}
         return {name.replace("down_proj", "w2.weight"): tensor}
+    if model.config.model_type == "gpt_neox" and name == "lm_head.weight":
+        return {"embed_out.weight": tensor}  # its name in files
+    if ".query_key_value." in name:  # GPT-NeoX has query, key and value of each head
+        heads = tensor.unflatten(0, (model.config.num_attention_heads, 3, -1))
+        base, kind = name.split("query_key_value.")
+        turned = int(heads.shape[2] * model.config.rope_parameters["partial_rotary_factor"])
+        return {f"{base}{part}_proj.{kind}": (heads[:, i] if part == "v" else in_halves(heads[:, i], turned)).flatten(0, 1)
+                for i, part in enumerate("qkv")}
+    if name.endswith("qkv_proj.weight"):  # Phi-3
+        heads, kv = model.config.num_attention_heads, model.config.num_key_value_heads
+        width = tensor.shape[0] // (heads + 2 * kv)
+        turned = int(width * model.config.rope_parameters["partial_rotary_factor"])
+        q, k, v = (part.unflatten(0, (-1, width)) for part in tensor.split([heads * width, kv * width, kv * width]))
+        base = name.removesuffix("qkv_proj.weight")
+        return {f"{base}{part}_proj.weight": each.flatten(0, 1)
+                for part, each in (("q", in_halves(q, turned)), ("k", in_halves(k, turned)), ("v", v))}
+    if name.endswith("mlp.gate_up_proj.weight"):
+        gate, up = tensor.chunk(2)
+        base = name.removesuffix("gate_up_proj.weight")
+        return {f"{base}gate_proj.weight": gate, f"{base}up_proj.weight": up}
     if name.endswith("experts.gate_up_proj"):
         gate, up = tensor.chunk(2, dim=1)
         base = name.removesuffix("gate_up_proj")

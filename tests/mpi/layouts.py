@@ -309,8 +309,8 @@ def draw_positions(r, f):
             f["model.rope_scaling.attention_factor"] = 1.2
 
 
-RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2"], "olmoe": ["mixtral", "mixtral"]}
-WITH_WINDOWS = ("olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
+RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3"], "olmoe": ["mixtral", "mixtral"]}
+WITH_WINDOWS = ("phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
 
 
 def change_family(r, f):
@@ -322,6 +322,12 @@ def change_family(r, f):
         f.pop("model.clip_qkv", None)
     if family == "mixtral":
         f["model.norm_topk_prob"] = True
+    if family in ("gpt_neox", "phi3"):
+        turned = [n for n in (2, 4, 6) if n <= f["model.hidden_size"] // f["model.num_attention_heads"]]
+        f["model.partial_rotary_factor"] = r.choice(turned) / (f["model.hidden_size"] // f["model.num_attention_heads"])
+        if family == "phi3" or f.get("model.rope_scaling.rope_type") == "yarn":
+            for key in [key for key in f if key.startswith("model.rope_scaling.")]:
+                del f[key]
     f["model.family"] = family
     if family in WITH_WINDOWS and r.random() < 0.6:
         f["model.sliding_window"] = r.choice([1, 3, 7, 40])
@@ -448,6 +454,7 @@ def features(drawn):
     note("clip_qkv", f.get("model.clip_qkv"))
     note(f"rope {f.get('model.rope_scaling.rope_type')}", "model.rope_scaling.rope_type" in f)
     note("window", f.get("model.sliding_window", 40) < f["data.seq_len"])
+    note("partial rotation", f.get("model.partial_rotary_factor", 1) < 1)
     note("scaling factor", f.get("model.routed_scaling_factor", 1) != 1)
     note("k = E", "model.num_experts" in f and f["model.num_experts_per_tok"] == f["model.num_experts"])
     note("one token", f["data.seq_len"] == 2)
@@ -457,6 +464,17 @@ def features(drawn):
     note("stages", "train.stages" in f)
     note("resumed", drawn.then)
     return found
+
+
+# Families that differ from another one in nothing that coverage does not count by itself.
+KIN = {"mixtral": "olmoe", "mistral": "llama", "phi3": "llama", "starcoder2": "gpt_neox", "olmo3": "olmo2"}
+
+
+def covered(seeds):
+    """Returns the names of the properties that these seeds draw, with one family for all of its kin."""
+    drawn = {name for name, _ in coverage([draw_layout(seed) for seed in seeds])}
+    families = {name.removeprefix("family ") for name in drawn if name.startswith("family ")}
+    return {name for name in drawn if not name.startswith("family ")} | {KIN.get(family, family) for family in families}
 
 
 def coverage(draws):

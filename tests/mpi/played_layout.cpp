@@ -19,6 +19,16 @@ nlohmann::ordered_json json_of(const ops::TransferCounts& counts) {
   return {{"to_device", counts.copies_to_device}, {"to_host", counts.copies_to_host}, {"waits", counts.waits}};
 }
 
+// The number that differs most, relatively: its index, how many there are, and its value on CPUs and on
+// devices.
+nlohmann::ordered_json worst_number(const LayoutTrace& a, const LayoutTrace& b) {
+  size_t worst = 0;
+  const auto difference = [&](size_t i) { return std::abs(a.numbers[i] - b.numbers[i]) / std::abs(a.numbers[i]); };
+  for (size_t i = 0; i < std::min(a.numbers.size(), b.numbers.size()); ++i)
+    if (difference(i) > difference(worst)) worst = i;
+  return {worst, a.numbers.size(), a.numbers[worst], b.numbers[worst]};
+}
+
 nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
   using Kind = guarded::Order::Kind;
   const LayoutTrace on_cpus = train_on_cpus(config, ranks);
@@ -26,6 +36,7 @@ nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
   const LayoutTrace earliest = train_on_devices(config, ranks, {});
   nlohmann::ordered_json result = {{"rounding", rounding},
                                    {"difference", largest_difference(on_cpus, earliest)},
+                                   {"worst", worst_number(on_cpus, earliest)},
                                    {"same_targets", on_cpus.targets == earliest.targets},
                                    {"same_choices", on_cpus.choices == earliest.choices},
                                    {"transfers", json_of(earliest.transfers)},

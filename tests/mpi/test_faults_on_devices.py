@@ -4,7 +4,7 @@ Cells that `make test` leaves out are marked slow.
 """
 import pytest
 from test_failures import SECONDS
-from test_fault_cells import BATCH, TIMEOUT
+from test_fault_cells import BATCH, timeout_for
 from test_played_devices import ON_DEVICES, PlayedRun
 from test_rehearsals import NODES, drawn_by, events, last_words, suffering
 from test_runs import data, open_mpi  # noqa: F401
@@ -75,7 +75,7 @@ def test_a_bit_that_flips_is_found_on_its_rank(open_mpi, program, data, tmp_path
 @pytest.mark.parametrize("kind", ["stop", "hang", "exception"])
 def test_a_process_that_fails_is_named_and_the_run_continues(open_mpi, program, data, tmp_path, kind, layout):  # noqa: F811
     run = FaultyRun(program, tmp_path, data, kind=kind, step=4, rank=2, phase="backward")
-    settings = [TIMEOUT, "checkpoint.interval=2", BATCH, ON_DEVICES, *LAYOUTS[layout]]
+    settings = [timeout_for(kind), "checkpoint.interval=2", BATCH, ON_DEVICES, *LAYOUTS[layout]]
     code, out, err, seconds = open_mpi.run(RANKS, run.program, "train", *run.words(settings), env={"ATHANOR_ALLOW_FAULTS": "1"})
     said, words = out + err, last_words(run)
     if kind == "exception":
@@ -83,7 +83,7 @@ def test_a_process_that_fails_is_named_and_the_run_continues(open_mpi, program, 
     else:
         assert code == 78 and "rank 2 (" in words["text"].partition("missing:")[2], said
     assert seconds < SECONDS
-    assert run.on(open_mpi, *settings).metrics()[-1]["step"] == 8, "it acts once"
+    assert run.on(open_mpi, timeout_for(None), *settings[1:]).metrics()[-1]["step"] == 8, "it acts once"
 
 
 @slow

@@ -19,7 +19,7 @@ TYPES = ["float32", "bfloat16"]
 # Three members of the sample with several kinds of ranks, and seeds whose layouts have two ranks: together they draw everything that
 # layouts.coverage counts (test_the_short_sample_has_what_the_whole_one_has). In bf16, where a layout is compared several times, these take
 # the least time.
-SHORT_SAMPLE = [12, 33, 40, 266, 1379, 1523, 2292, 2436, 3095, 3724, 4081, 5295, 5449]
+SHORT_SAMPLE = [12, 33, 40, 81, 116, 821, 853, 2279, 3095, 3118]
 SHORT_SAMPLE_IN_BF16 = [101, 105]
 
 
@@ -89,10 +89,7 @@ def verify(program, tmp_path):
 
 
 def test_the_short_sample_has_what_the_whole_one_has():
-    def drawn_in(seeds):
-        return {name for name, _ in layouts.coverage([layouts.draw_layout(seed) for seed in seeds])}
-
-    assert drawn_in(SHORT_SAMPLE) >= drawn_in(SAMPLE)
+    assert layouts.covered(SHORT_SAMPLE) >= layouts.covered(SAMPLE)
 
 
 @pytest.mark.parametrize("seed", [slow_unless(seed in SHORT_SAMPLE, seed) for seed in sorted({*SAMPLE, *SHORT_SAMPLE})])

@@ -18,15 +18,26 @@ ParameterSpec scale(const AttentionSpec& a, const std::string& name, const Linea
           .width = WidthClass::kInput};
 }
 
-// Sets the forms of queries, keys and values in files that have them as one tensor.
-void fuse(AttentionSpec& a, const std::string& tensor) {
+// Sets the forms of queries, keys and values in files that have them as one tensor: one after the other, or those of
+// each head.
+void fuse(AttentionSpec& a, const std::string& tensor, bool by_heads) {
   const int64_t rows = a.query.rows + a.key.rows + a.value.rows;
   int64_t first = 0;
   for (LinearSpec* part : {&a.query, &a.key, &a.value}) {
     part->form.fused = a.name + "." + tensor;
     part->form.first_row = first;
     part->form.rows = rows;
-    first += part->rows;
+    if (by_heads) part->form.heads = a.heads, part->form.head_step = rows / a.heads;
+    first += by_heads ? a.head_dim : part->rows;
+  }
+}
+
+// Sets the forms of queries and keys of which a part is turned.
+void turn_partly(AttentionSpec& a, int64_t rotated) {
+  for (LinearSpec* part : {&a.query, &a.key}) {
+    FileForm& form = part->form;
+    if (form.heads == 1) form.heads = part->rows / a.head_dim, form.head_step = a.head_dim;
+    form.rotated = rotated;
   }
 }
 
@@ -69,7 +80,8 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.value = linear(names.value, a.kv_heads * a.head_dim, m.hidden_size, Role::kValue, 0);
   a.out = linear(names.attention_out, m.hidden_size, a.heads * a.head_dim, Role::kAttentionOut, 1);
   a.out.deviation = residual_deviation(m);
-  if (!names.fused_qkv.empty()) fuse(a, names.fused_qkv);
+  if (!names.fused_qkv.empty()) fuse(a, names.fused_qkv, family.qkv_by_heads);
+  if (m.rotated_dims() < a.head_dim) turn_partly(a, m.rotated_dims());
   a.qk_norm = family.qk_norm;
   a.query_norm = a.name + "." + names.query_norm + ".weight";
   a.key_norm = a.name + "." + names.key_norm + ".weight";

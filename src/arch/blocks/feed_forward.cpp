@@ -1,7 +1,5 @@
 #include "arch/blocks/feed_forward.h"
 
-#include "config/families.h"
-
 namespace athanor::inline arch {
 
 void FeedForwardSpec::append_parameters(std::vector<ParameterSpec>& all) const {
@@ -24,10 +22,16 @@ FeedForwardSpec make_feed_forward(const ModelConfig& m, int64_t layer, const std
   };
   FeedForwardSpec f;
   f.name = name;
+  f.kind = family.feed_forward;
   if (family.feed_forward == FeedForwardKind::kSwiGlu)
     f.gate = linear(family.names.gate, width, m.hidden_size, Role::kGate, 0);
   f.up = linear(family.names.up, width, m.hidden_size, Role::kUp, 0);
   f.down = linear(family.names.down, m.hidden_size, width, Role::kDown, 1);
+  if (f.gate && !family.names.fused_gate_up.empty()) {
+    f.gate->form = {.fused = name + "." + family.names.fused_gate_up, .rows = 2 * width};
+    f.up.form = f.gate->form;
+    f.up.form.first_row = width;
+  }
   f.down.deviation = residual_deviation(m);
   return f;
 }

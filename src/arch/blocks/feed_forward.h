@@ -4,12 +4,13 @@
 #include <optional>
 
 #include "arch/blocks/linear.h"
-#include "config/model_config.h"
+#include "config/families.h"
 
 namespace athanor::inline arch {
 
 struct FeedForwardSpec {
   std::string name;  ///< "model.layers.3.mlp"
+  FeedForwardKind kind = FeedForwardKind::kSwiGlu;
   std::optional<LinearSpec> gate;
   LinearSpec up, down;
 

@@ -1,15 +1,28 @@
 #include "kernels/gelu.h"
 
 namespace athanor::kernels {
+namespace {
 
-#define ATHANOR_GELU(T)                                                                 \
-  template <>                                                                           \
-  ATHANOR_EACH_ISA void gelu_forward<T>(const T* x, T* y, int64_t n) {                  \
-    for (int64_t i = 0; i < n; ++i) store(y[i], gelu_of(load(x[i])));                   \
-  }                                                                                     \
-  template <>                                                                           \
-  ATHANOR_EACH_ISA void gelu_backward<T>(const T* dy, const T* x, T* dx, int64_t n) {   \
-    for (int64_t i = 0; i < n; ++i) store(dx[i], load(dy[i]) * gelu_slope(load(x[i]))); \
+template <GeluForm kForm, class T>
+ATHANOR_INLINE void forward(const T* x, T* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) store(y[i], gelu_of<kForm>(load(x[i])));
+}
+
+template <GeluForm kForm, class T>
+ATHANOR_INLINE void backward(const T* dy, const T* x, T* dx, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) store(dx[i], load(dy[i]) * gelu_slope<kForm>(load(x[i])));
+}
+
+}  // namespace
+
+#define ATHANOR_GELU(T)                                                                                           \
+  template <>                                                                                                     \
+  ATHANOR_EACH_ISA void gelu_forward<T>(GeluForm form, const T* x, T* y, int64_t n) {                             \
+    form == GeluForm::kTanh ? forward<GeluForm::kTanh>(x, y, n) : forward<GeluForm::kExact>(x, y, n);             \
+  }                                                                                                               \
+  template <>                                                                                                     \
+  ATHANOR_EACH_ISA void gelu_backward<T>(GeluForm form, const T* dy, const T* x, T* dx, int64_t n) {              \
+    form == GeluForm::kTanh ? backward<GeluForm::kTanh>(dy, x, dx, n) : backward<GeluForm::kExact>(dy, x, dx, n); \
   }
 
 ATHANOR_GELU(float)

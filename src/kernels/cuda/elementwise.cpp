@@ -71,49 +71,54 @@ template void swiglu_backward<Bf16>(const Stream&, const Bf16*, const Bf16*, con
 
 namespace {
 
-template <class T, int N>
+template <GeluForm kForm, class T, int N>
 void gelu_packs(const Stream& stream, const T* x, T* y, int64_t n) {
   for_each_index(stream, "gelu_forward", n / N, [=] ATHANOR_BODY(int64_t i) {
     Pack<T, N> pack = load_pack<N>(x + i * N);
-    for (int l = 0; l < N; ++l) store(pack.at[l], gelu_of(load(pack.at[l])));
+    for (int l = 0; l < N; ++l) store(pack.at[l], gelu_of<kForm>(load(pack.at[l])));
     store_pack(y + i * N, pack);
   });
 }
 
-template <class T, int N>
+template <GeluForm kForm, class T, int N>
 void gelu_backward_packs(const Stream& stream, const T* dy, const T* x, T* dx, int64_t n) {
   for_each_index(stream, "gelu_backward", n / N, [=] ATHANOR_BODY(int64_t i) {
     Pack<T, N> d = load_pack<N>(dy + i * N);
     const Pack<T, N> from = load_pack<N>(x + i * N);
-    for (int l = 0; l < N; ++l) store(d.at[l], load(d.at[l]) * gelu_slope(load(from.at[l])));
+    for (int l = 0; l < N; ++l) store(d.at[l], load(d.at[l]) * gelu_slope<kForm>(load(from.at[l])));
     store_pack(dx + i * N, d);
   });
+}
+
+template <GeluForm kForm, class T>
+void gelu_forward_of(const Stream& stream, const T* x, T* y, int64_t n) {
+  can_pack<T>(n, x, y) ? gelu_packs<kForm, T, kPack<T>>(stream, x, y, n) : gelu_packs<kForm, T, 1>(stream, x, y, n);
+}
+
+template <GeluForm kForm, class T>
+void gelu_backward_of(const Stream& stream, const T* dy, const T* x, T* dx, int64_t n) {
+  can_pack<T>(n, dy, x, dx) ? gelu_backward_packs<kForm, T, kPack<T>>(stream, dy, x, dx, n)
+                            : gelu_backward_packs<kForm, T, 1>(stream, dy, x, dx, n);
 }
 
 }  // namespace
 
 template <class T>
-void gelu_forward(const Stream& stream, const T* x, T* y, int64_t n) {
-  if (can_pack<T>(n, x, y)) {
-    gelu_packs<T, kPack<T>>(stream, x, y, n);
-  } else {
-    gelu_packs<T, 1>(stream, x, y, n);
-  }
+void gelu_forward(const Stream& stream, GeluForm form, const T* x, T* y, int64_t n) {
+  form == GeluForm::kTanh ? gelu_forward_of<GeluForm::kTanh>(stream, x, y, n)
+                          : gelu_forward_of<GeluForm::kExact>(stream, x, y, n);
 }
 
 template <class T>
-void gelu_backward(const Stream& stream, const T* dy, const T* x, T* dx, int64_t n) {
-  if (can_pack<T>(n, dy, x, dx)) {
-    gelu_backward_packs<T, kPack<T>>(stream, dy, x, dx, n);
-  } else {
-    gelu_backward_packs<T, 1>(stream, dy, x, dx, n);
-  }
+void gelu_backward(const Stream& stream, GeluForm form, const T* dy, const T* x, T* dx, int64_t n) {
+  form == GeluForm::kTanh ? gelu_backward_of<GeluForm::kTanh>(stream, dy, x, dx, n)
+                          : gelu_backward_of<GeluForm::kExact>(stream, dy, x, dx, n);
 }
 
-template void gelu_forward<float>(const Stream&, const float*, float*, int64_t);
-template void gelu_forward<Bf16>(const Stream&, const Bf16*, Bf16*, int64_t);
-template void gelu_backward<float>(const Stream&, const float*, const float*, float*, int64_t);
-template void gelu_backward<Bf16>(const Stream&, const Bf16*, const Bf16*, Bf16*, int64_t);
+template void gelu_forward<float>(const Stream&, GeluForm, const float*, float*, int64_t);
+template void gelu_forward<Bf16>(const Stream&, GeluForm, const Bf16*, Bf16*, int64_t);
+template void gelu_backward<float>(const Stream&, GeluForm, const float*, const float*, float*, int64_t);
+template void gelu_backward<Bf16>(const Stream&, GeluForm, const Bf16*, const Bf16*, Bf16*, int64_t);
 
 namespace {
 

@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/stream.h"
 #include "kernels/element.h"
+#include "kernels/gelu.h"
 
 namespace athanor::kernels::cuda {
 
@@ -19,11 +20,11 @@ void swiglu_backward(const Stream& stream, const T* dout, const T* gate, const T
 
 /// kernels::gelu_forward.
 template <class T>
-void gelu_forward(const Stream& stream, const T* x, T* y, int64_t n);
+void gelu_forward(const Stream& stream, GeluForm form, const T* x, T* y, int64_t n);
 
 /// kernels::gelu_backward; dx may be dy or x.
 template <class T>
-void gelu_backward(const Stream& stream, const T* dy, const T* x, T* dx, int64_t n);
+void gelu_backward(const Stream& stream, GeluForm form, const T* dy, const T* x, T* dx, int64_t n);
 
 /// kernels::rope; y may be x.
 template <class T>

@@ -117,8 +117,12 @@ class IsaOutputs {
     keep(type + " swiglu out", out), keep(type + " swiglu dgate", dgate), keep(type + " swiglu dup", dup);
 
     std::vector<float> sum = numbers<float>(kCount, 7);
-    gelu_forward(gate.data(), out.data(), kCount), gelu_backward(dout.data(), gate.data(), dgate.data(), kCount);
-    keep(type + " gelu y", out), keep(type + " gelu dx", dgate);
+    for (const GeluForm form : {GeluForm::kTanh, GeluForm::kExact}) {
+      gelu_forward(form, gate.data(), out.data(), kCount);
+      gelu_backward(form, dout.data(), gate.data(), dgate.data(), kCount);
+      const std::string name = type + (form == GeluForm::kTanh ? " gelu with tanh" : " gelu");
+      keep(name + " y", out), keep(name + " dx", dgate);
+    }
     accumulate(sum.data(), out.data(), kCount);
     keep(type + " accumulate", sum);
 

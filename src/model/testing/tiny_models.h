@@ -26,6 +26,7 @@ inline ModelConfig tiny_model(const std::string& family) {
   }
   if (find_family(family)->full_attention_every > 0) m.num_hidden_layers = 4;
   if (find_family(family)->has_window && !find_family(family)->sliding_window_switch) m.sliding_window = 5;
+  if (find_family(family)->partial_rotation) m.partial_rotary_factor = 0.5;
   if (find_family(family)->mixed_layers) {
     m.moe_intermediate_size = 20;
     m.num_hidden_layers = 4;

@@ -113,10 +113,12 @@ TEST_P(OnDevice, SwigluGeluAndRopeHaveTheBitsOfTheCpu) {
   expect_same(actual.dx[0], expected.dx[0], 1, "dgate");
   expect_same(actual.dx[1], expected.dx[1], 1, "dup");
 
-  const auto gelu = [](const auto& in) { return gelu_tanh(in[0]); };
-  const Outcome one = run(gelu, {gate}, dy), one_there = run(gelu, {there(gate)}, there(dy));
-  expect_same(one_there.y, one.y, 1, "gelu");
-  expect_same(one_there.dx[0], one.dx[0], 1, "gelu dx");
+  for (const GeluForm form : {GeluForm::kTanh, GeluForm::kExact}) {
+    const auto f = [form](const auto& in) { return gelu(in[0], form); };
+    const Outcome one = run(f, {gate}, dy), one_there = run(f, {there(gate)}, there(dy));
+    expect_same(one_there.y, one.y, 1, "gelu");
+    expect_same(one_there.dx[0], one.dx[0], 1, "gelu dx");
+  }
 
   const Rotation rotation = make_rotation(at::arange(12, at::kLong), inverse_frequency(32, 1e4));
   const Rotation turned = {there(rotation.cos), there(rotation.sin)};

@@ -88,32 +88,34 @@ Tensor swiglu(const Tensor& gate, const Tensor& up) {
 namespace {
 
 struct Gelu : torch::autograd::Function<Gelu> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, GeluForm form) {
     ctx->save_for_backward({x});
+    ctx->saved_data["exact"] = form == GeluForm::kExact;
     const Tensor y = at::empty_like(x);
     const OnStream stream(x);
     with_element(x, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
-      kernels::cuda::gelu_forward<T>(stream, data<T>(x), data<T>(y), x.numel());
+      kernels::cuda::gelu_forward<T>(stream, form, data<T>(x), data<T>(y), x.numel());
     });
     return y;
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const Tensor x = ctx->get_saved_variables()[0], dy = grads[0].contiguous(), dx = at::empty_like(x);
+    const GeluForm form = ctx->saved_data["exact"].toBool() ? GeluForm::kExact : GeluForm::kTanh;
     const OnStream stream(x);
     with_element(x, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
-      kernels::cuda::gelu_backward<T>(stream, data<T>(dy), data<T>(x), data<T>(dx), x.numel());
+      kernels::cuda::gelu_backward<T>(stream, form, data<T>(dy), data<T>(x), data<T>(dx), x.numel());
     });
-    return {dx};
+    return {dx, Tensor()};
   }
 };
 
 }  // namespace
 
-Tensor gelu_tanh(const Tensor& x) {
-  if (!has_kernels(x)) return portable::gelu_tanh(x);
-  return Gelu::apply(x.contiguous());
+Tensor gelu(const Tensor& x, GeluForm form) {
+  if (!has_kernels(x)) return portable::gelu(x, form);
+  return Gelu::apply(x.contiguous(), form);
 }
 
 }  // namespace athanor::ops::device

@@ -21,7 +21,10 @@ Tensor layer_norm(const Tensor& x, double eps) {
   return centred / at::sqrt(centred.square().mean(-1, true) + eps);
 }
 
-// Hendrycks and Gimpel 2016, the approximation with tanh.
+// Hendrycks and Gimpel 2016.
+Tensor gelu_exact(const Tensor& x) { return 0.5 * x * (1 + at::erf(x / std::numbers::sqrt2)); }
+
+// Its approximation with tanh.
 Tensor gelu_tanh(const Tensor& x) {
   const Tensor inner = std::sqrt(2 / std::numbers::pi) * (x + 0.044715 * x * x * x);
   return 0.5 * x * (1 + at::tanh(inner));
@@ -53,7 +56,7 @@ double yarn_scale(const RopeScaling& r) {
 }
 
 Rotation rotation_of(const ModelConfig& m, const RopeScaling& r) {
-  const auto dim = static_cast<double>(m.head_dim());
+  const auto dim = static_cast<double>(m.rotated_dims());
   const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
                                                                                  : m.max_position_embeddings);
   // Returns the (fractional) pair of dims that makes this many turns over `length` tokens.
@@ -62,7 +65,7 @@ Rotation rotation_of(const ModelConfig& m, const RopeScaling& r) {
   };
   Rotation rotation;
   if (r.type() == RopeType::kYarn) rotation.scale = yarn_scale(r);
-  for (int64_t i = 0; i < m.head_dim() / 2; ++i) {
+  for (int64_t i = 0; i < m.rotated_dims() / 2; ++i) {
     const double f = std::pow(m.rope_theta, -2 * static_cast<double>(i) / dim);
     double alone = 1;
     if (r.type() == RopeType::kLinear) alone = 0;
@@ -79,6 +82,7 @@ Rotation rotation_of(const ModelConfig& m, const RopeScaling& r) {
     }
     rotation.frequency.push_back(mix(f, std::clamp(alone, 0.0, 1.0), r.factor));
   }
+  rotation.frequency.resize(static_cast<size_t>(m.head_dim() / 2), 0);  // pairs that are not turned
   return rotation;
 }
 
@@ -162,8 +166,9 @@ class Decoder {
     if (model_.positions) x = x + at::embedding(weight(model_.positions->weight()), sight.position_BT.to(at::kLong));
     for (const LayerSpec& layer : model_.layers) {
       const Tensor attended = attention(layer.attention, norm(x, layer.attention_norm), sight);
+      const Tensor before = x;
       x = x + norm(attended, layer.attention_out_norm);
-      const Tensor read = norm(x, layer.feed_forward_norm);
+      const Tensor read = norm(layer.parallel ? before : x, layer.feed_forward_norm);
       const Tensor fed =
           layer.is_sparse()
               ? sparse(layer.sparse(), read, {layer.index, step, tokens_BT.size(0), first_sequence}, losses.routers)
@@ -227,7 +232,8 @@ class Decoder {
   }
 
   Tensor dense(const FeedForwardSpec& f, const Tensor& x) const {
-    if (!f.gate) return linear(gelu_tanh(linear(x, f.up)), f.down);
+    if (f.kind == FeedForwardKind::kGelu) return linear(gelu_exact(linear(x, f.up)), f.down);
+    if (f.kind == FeedForwardKind::kGeluTanh) return linear(gelu_tanh(linear(x, f.up)), f.down);
     return swiglu(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
   }
 

@@ -80,7 +80,8 @@ class PortableTest : public FolderTest {
 };
 
 TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
-  for (const char* family : {"olmo", "llama", "qwen2", "qwen3", "gpt2", "olmo2"}) expect_equal(dense(family), family);
+  for (const char* family : {"olmo", "llama", "qwen2", "qwen3", "gpt2", "olmo2", "gpt_neox", "phi3"})
+    expect_equal(dense(family), family);
   for (const char* family : {"olmoe", "qwen3_moe"}) expect_equal(sparse(family), family);
   for (const char* family : {"starcoder2", "olmo3"}) {  // with layers in a window, and olmo3 with all kinds of them
     RunConfig config = dense(family);

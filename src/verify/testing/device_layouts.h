@@ -37,6 +37,7 @@ struct LayoutRun {
   guarded::Order order = {};
   uint64_t draw = 1;
   std::string plant = {};                                       ///< a fault that `verify` plants; empty: none
+  double scale = 1;                                             ///< a factor of all initial weights
   std::chrono::milliseconds timeout = std::chrono::minutes(1);  ///< a rank waits as long for one that has failed
   std::function<void(int rank)> before_last_step = {};          ///< called on each rank
 };
@@ -45,6 +46,7 @@ struct LayoutRun {
 inline LayoutTrace train_layout(TrainState& state, const LayoutRun& how) {
   const RunConfig& config = state.config;
   initialize_parameters(config.model, static_cast<uint64_t>(config.train.seed), state.model.parameters);
+  if (how.scale != 1) state.model.parameters.compute().mul_(how.scale);
   LayoutTrace trace;
   trace.dispatch = config.moe.dispatch.word();
   if (const std::string& record = state.model.dispatch_record; !record.empty())
@@ -141,10 +143,13 @@ inline double largest_difference(const LayoutTrace& a, const LayoutTrace& b) {
 }
 
 /// Returns what rounding makes of a training on CPUs: how far those differ from `expected` whose products are added in
-/// other orders, or, if gradients are summed in bf16, those that sum them in fp32.
+/// other orders, that begin with weights one unit in the last place larger (which also shows how much an optimizer
+/// makes of a gradient that is rounding alone), or, if gradients are summed in bf16, those that sum them in fp32.
 inline double rounding_of(const LayoutTrace& expected, const RunConfig& config, int world_size) {
   double rounding =
       ops::test::difference_of_paths([&] { return largest_difference(expected, train_on_cpus(config, world_size)); });
+  rounding =
+      std::max(rounding, largest_difference(expected, train_on_cpus(config, world_size, {.scale = 1 + 0x1p-23})));
   if (config.train.reduce_dtype == "bfloat16") {  // a sum between two values of bf16 may be rounded to either
     RunConfig exact = config;
     exact.train.reduce_dtype = "float32";
