@@ -94,13 +94,12 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.absent("quantization_config");
 }
 
-std::vector<std::string> read_dropouts(const Json& json) {
-  std::vector<std::string> rates;
+std::map<std::string, double> read_dropouts(const Json& json, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  std::map<std::string, double> rates;
   for (const char* key : {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "hidden_dropout",
                           "resid_pdrop", "residual_dropout"}) {
-    const auto rate = json.find(key);
-    if (rate != json.end() && !rate->is_null() && *rate != 0.0)
-      rates.push_back(fmt::format("{} = {}", key, rate->dump()));
+    if (const double rate = members.number(key, 0); rate > 0) rates[key] = rate;
   }
   return rates;
 }
@@ -217,7 +216,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   refuse_what_we_do_not_compute(family, json, problems);
   refuse_two_values(family, json, problems);
   config.unknown_members = find_unknown_members(family, json);
-  config.dropouts = read_dropouts(json);
+  config.dropouts = read_dropouts(json, problems);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", where, join(problems, "; "));
@@ -227,8 +226,10 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
 HfConfig read_hf_config(const std::filesystem::path& path) { return parse_hf_config(read_file(path), path.string()); }
 
 void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path& folder) {
-  if (!config.dropouts.empty())
-    log::warn("{}: config.json has {}: training is without dropout", folder.string(), join(config.dropouts, ", "));
+  std::vector<std::string> rates;
+  for (const auto& [key, rate] : config.dropouts) rates.push_back(fmt::format("{} = {}", key, rate));
+  if (!rates.empty())
+    log::warn("{}: config.json has {}: training is without dropout", folder.string(), join(rates, ", "));
   if (config.unknown_members.empty()) return;
   log::warn(
       "{}: config.json has members that are not read, and that may change what its authors' code computes: {}; compare "
@@ -283,6 +284,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
     json["num_key_value_heads"] = m.kv_heads();
   }
   for (const std::string& dropout : family.dropouts) json[dropout] = 0.0;
+  for (const auto& [dropout, rate] : config.dropouts) json[dropout] = rate;
   if (family.parallel) json["use_parallel_residual"] = true;
   if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
   write_windows(family, m, json);

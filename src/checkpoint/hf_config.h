@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -40,7 +41,7 @@ struct HfConfig {
   HfGeneration generation;             ///< that of the same folder; empty if only config.json was read
   /// Members of config.json that are neither read nor known to be without effect, as "key = value".
   std::vector<std::string> unknown_members;
-  std::vector<std::string> dropouts;  ///< rates above 0, as "attention_dropout = 0.1": we train without
+  std::map<std::string, double> dropouts;  ///< rates above 0 by their members: told and kept, we train without
   double router_aux_loss_coef = 0.01;
   RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so only zeros can be exported
 

@@ -321,9 +321,13 @@ TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
               "expected an object with full_attention and sliding_attention");
 }
 
-TEST(HfConfig, RatesOfDropoutAreToldAndNothingElse) {
+TEST(HfConfig, RatesOfDropoutAreKept) {
   const auto config = parse(small("starcoder2", {{"residual_dropout", 0.1}, {"attention_dropout", 0.0}}));
-  EXPECT_EQ(config.dropouts, std::vector<std::string>{"residual_dropout = 0.1"});
+  EXPECT_EQ(config.dropouts, (std::map<std::string, double>{{"residual_dropout", 0.1}}));
+  const Json written = Json::parse(hf_config_text(config, Dtype::kF32));
+  EXPECT_EQ(written["residual_dropout"], 0.1);
+  EXPECT_EQ(written["embedding_dropout"], 0.0);
+  EXPECT_SAYS(refusal(olmoe(), {{"attention_dropout", "high"}}), "attention_dropout is \"high\"");
   EXPECT_TRUE(config.unknown_members.empty());
 }
 

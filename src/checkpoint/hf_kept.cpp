@@ -17,6 +17,7 @@ void keep_hf_settings(const HfConfig& config, const std::filesystem::path& run_f
   if (config.bos_token_id) ids["bos_token_id"] = *config.bos_token_id;
   if (config.pad_token_id) ids["pad_token_id"] = *config.pad_token_id;
   if (!config.eos_token_ids.empty()) ids["eos_token_id"] = config.eos_token_ids;
+  if (!config.dropouts.empty()) ids["dropouts"] = config.dropouts;
   write_file_atomically(run_folder / kKeptTokensName, ids.dump(2) + "\n");
   if (!config.generation.text.empty()) write_file_atomically(run_folder / kHfGenerationName, config.generation.text);
 }
@@ -32,6 +33,11 @@ void add_kept_settings(const std::filesystem::path& run_folder, HfConfig& config
   config.bos_token_id = members.token_id("bos_token_id", {});
   config.pad_token_id = members.token_id("pad_token_id", {});
   auto ends = members.token_ids("eos_token_id", {});
+  if (const auto* dropouts = members.find("dropouts")) {
+    ATHANOR_CHECK_CHECKPOINT(dropouts->is_object(), "{}: dropouts must be an object", file.string());
+    for (const auto& [key, rate] : dropouts->items())
+      config.dropouts[key] = JsonMembers(*dropouts, problems).number(key.c_str(), 0);
+  }
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", file.string(), join(problems, "; "));
   const auto own = config.eos_token_id();
   if (!own || std::ranges::find(ends, *own) != ends.end()) config.eos_token_ids = std::move(ends);

@@ -60,7 +60,7 @@ TEST(HfParts, HeadsOfATensorWithAllThreeAreEachInTheirPlace) {
 TEST(HfParts, TurnedDimsOfAHeadComeFirstInFilesAndLieInBothHalvesHere) {
   // A head of eight of which four are turned: 0 with 2 and 1 with 3 in the file, 0 with 4 and 1 with 5 here.
   std::vector<int64_t> place(8);
-  for (const HfPart& part : hf_parts(matrix(8, 1, {.heads = 1, .head_step = 8, .rotated = 4})))
+  for (const HfPart& part : hf_parts(matrix(8, 1, {.fused = "", .heads = 1, .head_step = 8, .rotated = 4})))
     for (int64_t i = 0; i < part.rows; ++i) place[static_cast<size_t>(part.first + i)] = part.at + i;
   EXPECT_EQ(place, (std::vector<int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
 }

@@ -100,7 +100,7 @@ struct Family {
   std::map<std::string, std::string> config_names;
   /// Those of them that `transformers` also reads under the name of Llama.
   std::set<std::string> config_aliases;
-  /// The rates of dropout in config.json, which are written as 0.
+  /// The rates of dropout in config.json, which are written as 0 unless the folder of an imported model had others.
   std::vector<std::string> dropouts = {"attention_dropout"};
   /// The ends of names of tensors in files that every version can compute, and older versions stored.
   std::vector<std::string> buffers = {".rotary_emb.inv_freq"};

@@ -16,6 +16,7 @@ import shutil
 import signal
 import subprocess
 import textwrap
+import threading
 import time
 
 NETWORK = "10.91.0"  # is seen only inside
@@ -33,11 +34,26 @@ def missing():
     return None if tried.returncode == 0 else f"no network namespaces here: {tried.stderr.strip()}"
 
 
+def name_and_state(process):
+    try:
+        name, rest = pathlib.Path(f"/proc/{process}/stat").read_text().split(" (", 1)[1].rsplit(") ", 1)
+        return name, rest.split()[0]
+    except OSError:
+        return "", ""  # it has ended
+
+
+def children_of(process):
+    try:
+        return pathlib.Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    except OSError:
+        return []
+
+
 class Hosts:
     def __init__(self, num, folder):
         self.names = [f"node{i + 1}" for i in range(num)]
         self.folder = pathlib.Path(folder)
-        self.started = []
+        self.started, self.ended = [], threading.Event()
 
     def __enter__(self):
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -84,9 +100,21 @@ class Hosts:
                          'exit $code\n')
         agent.chmod(0o755)
         self.agent = str(agent)
+        threading.Thread(target=self._continue_entrances, daemon=True).start()
         return self
 
+    def _continue_entrances(self):
+        """nsenter stops itself with the process that it started, as a rank stops mpirun while it saves (base/launcher_hold.h), and
+        nobody continues it with that process."""
+        while not self.ended.wait(0.2):
+            for each in pathlib.Path(f"/proc/{os.getpid()}/task").glob("*/children"):
+                for process in each.read_text().split():
+                    if name_and_state(process) == ("nsenter", "T") and "T" not in {name_and_state(child)[1] for child in children_of(process)}:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(int(process), signal.SIGCONT)
+
     def __exit__(self, *_):
+        self.ended.set()
         os.kill(self.head, signal.SIGKILL)  # the first process of its namespace: all others end with it
         self.first.wait()
         for process in self.started:

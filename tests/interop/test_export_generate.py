@@ -226,7 +226,6 @@ def make_hf(folder, family, **fields):
     if family == "gpt2":
         fields["n_inner"] = fields.pop("intermediate_size")
         del fields["num_key_value_heads"]
-        fields |= dict(attn_pdrop=0.0, embd_pdrop=0.0, resid_pdrop=0.0)  # there is no dropout in what we train and export
     if family == "gpt_neox":
         del fields["num_key_value_heads"]
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **fields))
@@ -251,14 +250,14 @@ TOGETHER = [
     ("qwen3", {"head_dim": 16, "rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
                    "mlp_only_layers": [1]}),
-    ("gpt2", {"layer_norm_epsilon": 1e-3}),
+    ("gpt2", {"layer_norm_epsilon": 1e-3}),  # with rates of dropout, by default
     ("olmo2", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
     ("olmo3", {"num_hidden_layers": 4, "sliding_window": 6, "rope_parameters": {
         "full_attention": YARN, "sliding_attention": dict(rope_type="default", rope_theta=1e4)}}),
     ("qwen2", {"use_sliding_window": True, "sliding_window": 6, "max_window_layers": 1}),
     ("mistral", {"head_dim": 12, "sliding_window": None}),
     ("mixtral", {"head_dim": 12, "sliding_window": 5}),
-    ("starcoder2", {"norm_epsilon": 1e-3, "tie_word_embeddings": False}),
+    ("starcoder2", {"norm_epsilon": 1e-3, "tie_word_embeddings": False, "residual_dropout": 0.1}),
     ("gpt_neox", {"rotary_pct": 0.25, "rotary_emb_base": 5e3}),
     ("phi3", {"sliding_window": 5, "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)}),
 ]
