@@ -252,6 +252,22 @@ void write_windows(const Family& family, const ModelConfig& m, Json& json) {
         std::ranges::find(json["layer_types"], "sliding_attention") - json["layer_types"].begin();
 }
 
+void write_experts(const Family& family, const HfConfig& config, Json& json) {
+  const ModelConfig& m = config.model;
+  if (family.sparse) {
+    json[own_name(family, "num_experts")] = m.num_experts;
+    json["num_experts_per_tok"] = m.num_experts_per_tok;
+    if (!family.norms_topk) json["norm_topk_prob"] = m.norm_topk_prob;
+    json["router_aux_loss_coef"] = config.router_aux_loss_coef;
+    json["output_router_logits"] = false;
+  }
+  if (family.mixed_layers) {
+    json["moe_intermediate_size"] = m.expert_intermediate_size();
+    json["decoder_sparse_step"] = m.decoder_sparse_step;
+    json["mlp_only_layers"] = m.mlp_only_layers;
+  }
+}
+
 }  // namespace
 
 std::string hf_config_text(const HfConfig& config, Dtype dtype) {
@@ -293,18 +309,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   if (family.fixed_norm_eps == 0) json[own("rms_norm_eps")] = m.rms_norm_eps;
   // Written if `transformers` would use another default, or if it was given.
   if (m.attention_head_dim > 0 || family.defaults.attention_head_dim > 0) json["head_dim"] = m.head_dim();
-  if (family.sparse) {
-    json[own("num_experts")] = m.num_experts;
-    json["num_experts_per_tok"] = m.num_experts_per_tok;
-    if (!family.norms_topk) json["norm_topk_prob"] = m.norm_topk_prob;
-    json["router_aux_loss_coef"] = config.router_aux_loss_coef;
-    json["output_router_logits"] = false;
-  }
-  if (family.mixed_layers) {
-    json["moe_intermediate_size"] = m.expert_intermediate_size();
-    json["decoder_sparse_step"] = m.decoder_sparse_step;
-    json["mlp_only_layers"] = m.mlp_only_layers;
-  }
+  write_experts(family, config, json);
   return json.dump(2) + "\n";
 }
 

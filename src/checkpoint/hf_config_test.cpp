@@ -100,7 +100,8 @@ TEST(HfConfig, WhatChangesAResultIsRefusedOrNamedAndWhatDoesNotIsPassedOver) {
   auto json = llama();
   json["logit_scale"] = 0.5;
   json["gone"] = nullptr;
-  EXPECT_EQ(parse(json).unknown_members, std::vector<std::string>{"logit_scale = 0.5"});
+  json["use_bias"] = true;  // which llama has not
+  EXPECT_EQ(parse(json).unknown_members, (std::vector<std::string>{"logit_scale = 0.5", "use_bias = true"}));
 }
 
 TEST(HfConfig, RopeThetaIsReadWhereverAVersionPutIt) {
@@ -313,8 +314,11 @@ TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
   const auto flat = parse(small("olmo3", {{"rope_theta", 500000.0}, {"rope_scaling", yarn}})).model;
   EXPECT_EQ(flat.rope_scaling.factor, 8);
   EXPECT_EQ(flat.rope_theta, 500000);
-  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), Json::object()),
-              "rope_theta = 2000.0 without rope_parameters");
+  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), Json::object()), "rope_theta = 2000.0 outside");
+  const Json bare{{"rope_type", "default"}};
+  const Json both_bare{{"full_attention", bare}, {"sliding_attention", bare}};
+  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}, {"rope_parameters", both_bare}}), Json::object()),
+              "rope_theta = 2000.0 outside");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", {{"full_attention", full}, {"sliding_attention", yarn}}}}),
               "rope_type = \"yarn\" is not supported");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", full}}),

@@ -142,6 +142,8 @@ bool is_of_others(const Family& family, const std::string& name) {
                                                             "rope_theta"};
   if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
   if (!family.grouped_keys && name == "num_key_value_heads") return true;
+  if (name == "use_bias") return family.bias_member != name;
+  if (name == "use_parallel_residual") return !family.parallel;
   return family.config_names.contains(name) && !family.config_aliases.contains(name);
 }
 

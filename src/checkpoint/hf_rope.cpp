@@ -21,25 +21,25 @@ const std::set<std::string> kKnownMembers = {
 Json rope_of_full_layers(const Json& config, const ModelConfig& model, std::vector<std::string>& problems) {
   JsonMembers top(config, problems);
   const auto* both = top.find("rope_parameters");
-  Json full = Json::object();
-  if (both) {
-    for (const char* kind : {"full_attention", "sliding_attention"}) {
-      if (both->is_object() && both->contains(kind) && (*both)[kind].is_object()) continue;
+  Json full = Json::object(), sliding = Json::object();
+  for (const auto& [kind, into] : {std::pair{"full_attention", &full}, {"sliding_attention", &sliding}}) {
+    if (!both) continue;
+    if (!both->is_object() || !both->contains(kind) || !(*both)[kind].is_object()) {
       top.complain("rope_parameters", *both, "an object with full_attention and sliding_attention");
       return full;
     }
-    full = (*both)["full_attention"];
-    const Json& sliding = (*both)["sliding_attention"];
-    JsonMembers(sliding, problems).only("rope_type", "default");
-    if (sliding.value("rope_theta", Json()) != full.value("rope_theta", Json()))
-      problems.push_back("rope_parameters: another rope_theta in layers with a window is not supported");
-  } else if (const auto* theta = top.find("rope_theta");
-             theta && model.sliding_window > 0 && *theta != model.rope_theta) {
-    problems.push_back(
-        fmt::format("rope_theta = {} without rope_parameters is not supported, only {}: transformers gives it to the "
-                    "layers without a window alone",
-                    theta->dump(), model.rope_theta));
+    *into = (*both)[kind];
   }
+  JsonMembers(sliding, problems).only("rope_type", "default");
+  const bool is_given = full.contains("rope_theta") || sliding.contains("rope_theta");
+  if (is_given && sliding.value("rope_theta", Json()) != full.value("rope_theta", Json()))
+    problems.push_back("rope_parameters: another rope_theta in layers with a window is not supported");
+  const auto* theta = top.find("rope_theta");
+  if (!is_given && theta && model.sliding_window > 0 && *theta != model.rope_theta)
+    problems.push_back(
+        fmt::format("rope_theta = {} outside of rope_parameters is not supported, only {}: transformers gives it to "
+                    "the layers without a window alone",
+                    theta->dump(), model.rope_theta));
   if (const auto* scaling = top.find("rope_scaling"); scaling && scaling->is_object()) full.update(*scaling);
   return full;
 }

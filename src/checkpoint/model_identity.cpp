@@ -131,6 +131,10 @@ nlohmann::json model_identity(const ModelConfig& model) {
   copy.full_attention_layers.clear();
   for (int64_t l = 0; copy.sliding_window > 0 && l < copy.num_hidden_layers; ++l)
     if (model.window_of(l) == 0) copy.full_attention_layers.push_back(l);
+  if (std::cmp_equal(copy.full_attention_layers.size(), copy.num_hidden_layers)) {
+    copy.sliding_window = 0;
+    copy.full_attention_layers.clear();
+  }
   JsonFields fields;
   copy.describe(fields);
   for (const char* key : {"from", "initializer_range"}) fields.object.erase(key);

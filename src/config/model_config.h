@@ -106,14 +106,15 @@ struct ModelConfig {
     f.field("num_key_value_heads", num_key_value_heads, "key and value heads; 0 means one for each query head",
             between(0, kMaxWidth));
     f.field("head_dim", attention_head_dim,
-            "width of a head (llama, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads",
+            "width of a head (llama, mistral, mixtral, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads",
             between(0, kMaxWidth));
     f.field("intermediate_size", intermediate_size,
-            "width of the feed-forward layer, or of each expert (olmoe); qwen3_moe: of its dense layers",
+            "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen3_moe: of its dense layers",
             between(1, kMaxWidth));
-    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, qwen3_moe)", between(0, kMaxExperts));
+    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, mixtral, qwen3_moe)",
+            between(0, kMaxExperts));
     f.field("num_experts_per_tok", num_experts_per_tok,
-            "experts chosen for each token, the k of top-k (olmoe, qwen3_moe)", between(0, kMaxExperts));
+            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen3_moe)", between(0, kMaxExperts));
     f.field("moe_intermediate_size", moe_intermediate_size,
             "width of each expert (qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
@@ -123,22 +124,22 @@ struct ModelConfig {
             "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe; always in mixtral)");
     f.field("router_score", router_score,
             "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
-            "DeepSeek-V3 (olmoe, qwen3_moe; sigmoid cannot be exported)",
+            "DeepSeek-V3 (olmoe, mixtral, qwen3_moe; sigmoid cannot be exported)",
             one_of(words_of<RouterScore>()));
     f.field("routed_scaling_factor", routed_scaling_factor,
-            "multiplies the weights of the chosen experts (olmoe, qwen3_moe; other than 1 cannot be exported)",
+            "multiplies the weights of the chosen experts (olmoe, mixtral, qwen3_moe; other than 1 cannot be exported)",
             fp32_up_to(kMaxScale));
-    f.field(
-        "num_shared_experts", num_shared_experts,
-        "experts that every token passes through in addition to the chosen ones (olmoe, qwen3_moe; cannot be exported)",
-        between(0, kMaxExperts));
+    f.field("num_shared_experts", num_shared_experts,
+            "experts that every token passes through in addition to the chosen ones (olmoe, mixtral, qwen3_moe; cannot "
+            "be exported)",
+            between(0, kMaxExperts));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
     f.field("partial_rotary_factor", partial_rotary_factor,
             "share of a head's dims that rotary positions turn, the first ones (gpt_neox, phi3)", between(0.0, 1.0));
-    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm, and of the LayerNorm of gpt2 (that of olmo has 1e-5)",
+    f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm, and of LayerNorm with weights (that of olmo has 1e-5)",
             fp32_up_to(1));
     f.field("clip_qkv", clip_qkv, "clamp queries, keys and values to ±this (olmo, olmoe); 0 turns it off",
             zero_or_fp32_up_to(kMaxFp32));

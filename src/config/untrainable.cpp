@@ -14,7 +14,8 @@ std::string why_weight_is_constant(const ModelConfig& model) {
   if (model.num_experts_per_tok == 1 && model.norms_topk())
     return "model.num_experts_per_tok = 1 with model.norm_topk_prob = true, as always in mixtral, gives the chosen "
            "expert "
-           "the weight 1 whatever its score is; set num_experts_per_tok to 2 or more, or model.norm_topk_prob = false";
+           "the weight 1 whatever its score is; set num_experts_per_tok to 2 or more, or, in other families, "
+           "norm_topk_prob = false";
   return "";
 }
 
@@ -24,10 +25,10 @@ std::string describe_routers(const RunConfig& config) {
   // The probabilities of a single expert are constant, too.
   const bool balances = config.moe.router_aux_loss_coef > 0 && config.model.num_experts > 1;
   if (balances || config.moe.router_z_loss_coef > 0)
-    return "the routers (mlp.gate.weight) learn from moe.router_aux_loss_coef and moe.router_z_loss_coef alone, and "
+    return "the routers learn from moe.router_aux_loss_coef and moe.router_z_loss_coef alone, and "
            "nothing from the model's loss: " +
            why;
-  return "the routers (mlp.gate.weight) cannot learn: " + why;
+  return "the routers cannot learn: " + why;
 }
 
 }  // namespace

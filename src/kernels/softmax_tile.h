@@ -26,8 +26,8 @@ struct SoftmaxRows {
 };
 
 /// Computes weights[i][j] = exp(score · scale − largest), rounded, or 0 if row i does not see column j; every row must
-/// see at least one. Updates `rows`, and sets rescale[i] to the factor by which earlier sums and products must be
-/// multiplied. Scores are overwritten.
+/// see at least one in the first call for it. Updates `rows`, and sets rescale[i] to the factor by which earlier sums
+/// and products must be multiplied. Scores are overwritten.
 template <class T>
 void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale, SoftmaxRows& rows,
                    float* rescale, T* weights, int64_t ld);

@@ -1,13 +1,24 @@
 #include "layout/activations.h"
 
 #include <algorithm>
+#include <set>
 
-#include "config/families.h"
+#include "arch/model_spec.h"
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
 
 namespace athanor::inline layout {
 namespace {
+
+// Rotary tables of a model: those of layers that follow rope_scaling, and of those that do not.
+size_t count_rotations(const ModelConfig& model) {
+  std::set<bool> tables;
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
+    const AttentionSpec attention = make_layer_spec(model, l).attention;
+    if (attention.rotates) tables.insert(attention.scales_rotation);
+  }
+  return tables.size();
+}
 
 // Memory of a chunk's logits over a rank's vocabulary, and of the products with them.
 double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShape& s) {
@@ -31,14 +42,15 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
   const LayerShape s = layer_shape(config, seq_len, layout, multiplier);
   const RecomputeKinds again = parse_recompute(config.parallelism.recompute);
   std::vector<LayerMemory> layers;
-  for (int64_t l = stage.first; l < stage.end; ++l) layers.emplace_back(s, again, config.model.is_sparse_layer(l));
+  for (int64_t l = stage.first; l < stage.end; ++l)
+    layers.emplace_back(s.in_window(config.model.window_of(l)), again, config.model.is_sparse_layer(l));
   const bool branches = !again.layer;
   const double statistics = s.own_tokens * (s.layer_norm ? 8 : 4);
 
   StageMemory memory;
   MemoryPeak t;
-  const bool rotates = family_of(config.model).positions == Positions::kRotary;
-  double left = rotates ? 4 * s.tokens * s.head_dim + 8 * s.seq_len : 0;  // cos, sin, positions
+  const double tables = static_cast<double>(count_rotations(config.model));
+  double left = tables * 4 * s.tokens * s.head_dim + (tables > 0 ? 8 * s.seq_len : 0);  // cos, sin, positions
   t.take(left + s.residual());  // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {
     // If the vocabulary is shared, the op that puts this rank's rows among zeros saves them and their indices.
@@ -46,7 +58,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
     t.take(rows);
     left += rows;
   }
-  if (stage.embeds && !rotates) t.pulse(2 * s.residual());
+  if (stage.embeds && tables == 0) t.pulse(2 * s.residual());
   bool branch = false;
   for (LayerMemory& layer : layers) {
     layer.forward(t, branch);

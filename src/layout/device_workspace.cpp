@@ -73,7 +73,8 @@ AttentionKernel attention_kernel(const AttentionCall& call) {
   constexpr double kMostDocuments = 65535;
   if (std::fmod(call.head_dim * (call.bf16 ? 2 : 4), 16) != 0) return AttentionKernel::kOther;
   if (std::max(call.documents, call.sequences) > kMostDocuments) return AttentionKernel::kOther;
-  return call.bf16 && call.head_dim <= 256 ? AttentionKernel::kFlash : AttentionKernel::kEfficient;
+  if (call.bf16 && call.head_dim <= 256) return AttentionKernel::kFlash;
+  return call.window > 0 ? AttentionKernel::kOther : AttentionKernel::kEfficient;
 }
 
 double AttentionCall::backward_bytes() const {
@@ -89,6 +90,11 @@ double AttentionCall::logsumexp_bytes() const {
   constexpr double kRows = 32;
   if (kernel != AttentionKernel::kEfficient) return 4 * tokens() * heads;
   return 4 * heads * (documents > 0 ? documents : sequences) * round_up(seq_len, kRows);
+}
+
+double AttentionCall::mask_bytes() const {
+  const bool hides = window > 0 && window < seq_len;
+  return hides && kernel == AttentionKernel::kOther ? 5 * seq_len * seq_len : 0;
 }
 
 bool uses_cuda_libraries(const RunConfig& config, Multiplier multiplier) {

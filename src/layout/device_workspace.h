@@ -59,6 +59,7 @@ enum class AttentionKernel {
 struct AttentionCall {
   double sequences = 1, seq_len = 0, heads = 1, kv_heads = 1, head_dim = 1;
   double documents = 0;  ///< those that the tables hold, with the empty ones; 0: each sequence is one
+  double window = 0;     ///< keys that a query sees; 0: all before it
   bool bf16 = true;
   AttentionKernel kernel = AttentionKernel::kOther;
 
@@ -67,6 +68,9 @@ struct AttentionCall {
   double backward_bytes() const;
   /// Returns the bytes of the logarithms that forward keeps for backward.
   double logsumexp_bytes() const;
+  /// Returns the bytes of the mask that is kept if libtorch has no kernel for the window: bools, and fp32 numbers that
+  /// are added to the scores.
+  double mask_bytes() const;
 };
 
 /// Returns the kernel that computes a call on a CUDA device.

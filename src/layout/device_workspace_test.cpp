@@ -85,6 +85,13 @@ TEST(DeviceAttention, WhereTilesAreFullTheMemoryEfficientKernelTakesMostBeforeIt
 
 // Heads of 264 elements have five columns of tiles, and blocks for the gradients of 64 keys and values: 384 of each.
 TEST(DeviceAttention, InBf16TheMemoryEfficientKernelTakesBlocksForKeysAndValuesToo) {
+  AttentionCall windowed{.seq_len = 100, .head_dim = 64, .window = 7, .bf16 = false};
+  EXPECT_EQ(attention_kernel(windowed), AttentionKernel::kOther);
+  EXPECT_EQ(windowed.mask_bytes(), 5 * 100 * 100);
+  windowed.bf16 = true;
+  windowed.kernel = attention_kernel(windowed);
+  EXPECT_EQ(windowed.kernel, AttentionKernel::kFlash);
+  EXPECT_EQ(windowed.mask_bytes(), 0);
   AttentionCall call{.sequences = 1, .seq_len = 128, .heads = 2, .kv_heads = 2, .head_dim = 264};
   call.kernel = attention_kernel(call);
   EXPECT_EQ(call.backward_bytes(), 4 * 128 * 2 + 2 * (5 * (16 + 4 * 128 * 64) + 4 * 2 * 64 * 384));

@@ -82,13 +82,15 @@ void LayerMemory::attention_forward(MemoryPeak& t, bool keep) {
   }
   const double logsumexp = s_.attention.logsumexp_bytes();
   if (s_.repeats_keys()) t.take(s_.of(2 * s_.q));
+  const double mask = s_.on_device ? s_.attention.mask_bytes() : 0;
+  t.take(mask);
   t.take(s_.of(s_.q) + logsumexp);
   t.pulse(2 * s_.tokens * s_.kv * s_.packed);  // keys and values
   keep ? void(left_ += logsumexp) : t.give(logsumexp);
   t.take(s_.stream());
   t.pulse(product(s_.tokens, s_.hidden, s_.q));
   if (s_.repeats_keys()) t.give(s_.of(2 * s_.kv));
-  if (!keep) t.give(s_.of(2 * s_.q + 2 * kept_keys()));
+  if (!keep) t.give(s_.of(2 * s_.q + 2 * kept_keys()) + mask);
 }
 
 void LayerMemory::attention_backward(MemoryPeak& t) {
@@ -109,6 +111,7 @@ void LayerMemory::attention_backward(MemoryPeak& t) {
   const double per_head = s_.seq_len * s_.head_dim * (7 * s_.packed + 12);
   t.pulse(std::min(s_.threads, s_.kv_heads * s_.tokens / s_.seq_len) * per_head);
   t.give(s_.of(2 * s_.q + 2 * kept_keys()));  // q, k, v and the output
+  t.give(s_.on_device ? s_.attention.mask_bytes() : 0);
   t.give(s_.of(s_.q));
   for (int key_or_value = 0; s_.repeats_keys() && key_or_value < 2; ++key_or_value)
     t.swap(s_.of(s_.kv), s_.of(s_.q));  // the gradients of all query heads of a key head are added

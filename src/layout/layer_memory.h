@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "config/run_config.h"
 #include "layout/device_workspace.h"
@@ -65,6 +66,9 @@ struct LayerShape {
   double packed;            ///< bytes of an activation element as tiles read it
   AttentionCall attention;  ///< its kernel is kOther unless the device has libtorch's
 
+  /// Returns this shape for a layer with this window (0: none).
+  LayerShape in_window(int64_t window) const;
+
   double residual() const { return own_tokens * hidden * width; }       ///< one tensor of the residual stream
   double stream() const { return tokens * hidden * width; }             ///< such a tensor for all tokens
   double of(double columns) const { return tokens * columns * width; }  ///< [tokens, columns]
@@ -81,7 +85,8 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
 /// except left() bytes, which live as long as the microbatch's graph: row statistics and the maps of routing.
 class LayerMemory {
  public:
-  LayerMemory(const LayerShape& shape, RecomputeKinds again, bool sparse) : s_(shape), again_(again), sparse_(sparse) {}
+  LayerMemory(LayerShape shape, RecomputeKinds again, bool sparse)
+      : s_(std::move(shape)), again_(again), sparse_(sparse) {}
 
   /// @param branch  if true, the previous layer of the stage has left a branch next to the residual stream, which this
   ///                layer's first norm adds.
@@ -125,7 +130,7 @@ class LayerMemory {
   double hop() const;
   double came_back() const;
 
-  const LayerShape& s_;
+  LayerShape s_;
   RecomputeKinds again_;
   bool sparse_;
   double left_ = 0;

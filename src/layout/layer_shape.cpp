@@ -22,13 +22,26 @@ double room_for_rows(const LayerShape& s) {
   return most + s.local * (kRowAlignment - 1);
 }
 
+// Which parts the layers of a family have.
+void set_parts(LayerShape& s, const ModelConfig& m) {
+  const Family& family = family_of(m);
+  s.sigmoid = m.score() == RouterScore::kSigmoid;
+  s.layer_norm = family.norm != NormKind::kRms;
+  s.scales_layer_norm = family.norm == NormKind::kLayer;
+  s.biases = family.biases == Biases::kAll, s.value_biases = family.biases != Biases::kNone;
+  s.gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  s.parallel = family.parallel;
+  s.norm_before = !family.names.attention_norm.empty(), s.norm_after = !family.names.attention_out_norm.empty();
+  s.norm_whole = family.qk_norm == QkNorm::kWhole, s.norm_head = family.qk_norm == QkNorm::kHead;
+  s.clip = m.clip_qkv > 0;
+}
+
 }  // namespace
 
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier) {
   const ModelConfig& m = config.model;
   const auto number = [](int64_t n) { return static_cast<double>(n); };
   const int64_t tensor = layout.tensor();
-  const QkNorm qk_norm = family_of(m).qk_norm;
   LayerShape s{};
   s.tokens = number(config.train.micro_batch_size * seq_len);
   s.seq_len = number(seq_len);
@@ -52,16 +65,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
     const double reached = probability_of_any(m.num_experts, m.num_experts / layout.expert(), m.num_experts_per_tok);
     s.sent = s.received = s.tokens * layout.expert() * (s.allgather ? 1 : reached);
   }
-  s.sigmoid = m.score() == RouterScore::kSigmoid;
-  s.layer_norm = family_of(m).norm != NormKind::kRms;
-  s.scales_layer_norm = family_of(m).norm == NormKind::kLayer;
-  const Family& family = family_of(m);
-  s.biases = family.biases == Biases::kAll, s.value_biases = family.biases != Biases::kNone;
-  s.gated = family.feed_forward == FeedForwardKind::kSwiGlu;
-  s.parallel = family.parallel;
-  s.norm_before = !family.names.attention_norm.empty(), s.norm_after = !family.names.attention_out_norm.empty();
-  s.norm_whole = qk_norm == QkNorm::kWhole, s.norm_head = qk_norm == QkNorm::kHead;
-  s.clip = m.clip_qkv > 0;
+  set_parts(s, m);
   s.on_device = multiplier.on_device;
   s.expert_ranks = layout.expert();
   if (s.on_device) s.rows = room_for_rows(s);
@@ -77,6 +81,13 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
   if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
+}
+
+LayerShape LayerShape::in_window(int64_t window) const {
+  LayerShape shape = *this;
+  shape.attention.window = static_cast<double>(window);
+  if (attention.kernel != AttentionKernel::kOther) shape.attention.kernel = attention_kernel(shape.attention);
+  return shape;
 }
 
 }  // namespace athanor::inline layout

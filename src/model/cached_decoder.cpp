@@ -78,7 +78,7 @@ std::vector<KvCache> Decoder::make_caches(int64_t slots, int64_t capacity) const
   return caches;
 }
 
-// Two copies to a device: whole numbers, and the angles of positions.
+// Copies to a device: whole numbers, and for each table of angles those of the positions.
 CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor& ids_N) const {
   check_tokens(tokens);
   const TokenNumbers numbers = numbers_on(device_, tokens, stage_.embeds ? x : Tensor());

@@ -80,8 +80,9 @@ Rotary make_rotary(const ModelConfig& m) {
 
 RotationsOfModel::RotationsOfModel(const ModelSpec& spec, const ModelConfig& model, at::Device device) {
   const auto add = [&](std::optional<ops::RotationTables>& tables, const ModelConfig& m) {
+    if (tables) return;
     const Rotary rotary = make_rotary(m);
-    if (!tables) tables.emplace(rotary.frequency, rotary.scale, device);
+    tables.emplace(rotary.frequency, rotary.scale, device);
   };
   ModelConfig unscaled = model;
   unscaled.rope_scaling = {};

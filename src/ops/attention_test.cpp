@@ -49,7 +49,8 @@ std::vector<Case> cases() {
           {1, 50, 1, 1, 8, {}, {.window = 1}},
           {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.window = 4}},
           {1, 203, 4, 2, 34, {}, {.window = 20}},    // blocks of queries that see parts of two blocks of keys
-          {1, 600, 2, 1, 16, {}, {.window = 130}}};  // blocks of keys that some queries do not see
+          {1, 600, 2, 1, 16, {}, {.window = 130}},   // blocks of keys that some queries do not see
+          {1, 900, 2, 1, 16, {}, {.window = 374}}};  // two rounds of keys, the second with queries that see none of it
 }
 
 // 1 if a token may attend: to itself and to earlier tokens, in its document and window.

@@ -131,8 +131,8 @@ Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const T
         q, [&](auto* tag) { attend_on_tiles<std::decay_t<decltype(*tag)>>(dense_q, dense_k, dense_v, tree, out); });
     return out;
   }
-  const bool is_sent = tree.mask.defined() && !hides;
-  const Tensor mask = is_sent ? tree.mask : tree_mask(tree, hides ? window : 0).to(q.device());
+  if (hides && !tree.mask_in_window.defined()) tree.mask_in_window = send(tree_mask(tree, window), q.device());
+  const Tensor mask = hides ? tree.mask_in_window : tree.mask.defined() ? tree.mask : tree_mask(tree).to(q.device());
   const int64_t heads = q.size(2);
   return at::scaled_dot_product_attention(heads_first(q, heads), heads_first(k, heads), heads_first(v, heads), mask)
       .transpose(1, 2)

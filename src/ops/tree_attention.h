@@ -21,6 +21,8 @@ struct TokenTree {
   std::vector<Node> nodes;
   Tensor positions;  ///< [1, N] int64 on the host: the position of each token in its texts, from 0
   Tensor mask;       ///< on a device, [1, 1, N, N] bool there: which tokens (last dim) each token attends to
+  /// The same in the model's window, on its device; made by the first layer whose window hides tokens, for all of them.
+  mutable Tensor mask_in_window = {};
 
   int64_t num_tokens() const { return nodes.empty() ? 0 : nodes.back().end; }
 };

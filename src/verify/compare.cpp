@@ -86,8 +86,9 @@ double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) co
   return size / projected_size(is_query ? a.query : a.key, step);
 }
 
-// The gradient of a key's bias is zero: it moves all logits of a query alike. What cancels are the gradients of the
-// keys. Their size is seen in the matrix, whose gradient is their products with tokens that a norm made about 1.
+// The gradient of a key's bias is zero where the key is not turned: it moves all logits of a query alike. What cancels
+// are the gradients of the keys. Their size is seen in the matrix, whose gradient is their products with tokens of
+// about 1.
 double CancellingSizes::of_bias(const ParameterSpec& spec, int64_t step) const {
   if (spec.layer < 0) return 0;
   const AttentionSpec& a = model_.layers.at(static_cast<size_t>(spec.layer)).attention;
@@ -103,7 +104,7 @@ double CancellingSizes::of_router(const ParameterSpec& spec, int64_t step) const
          std::sqrt(static_cast<double>(config_.model.expert_intermediate_size()));
 }
 
-// Returns the root mean square of a projection's output for normed tokens.
+// Returns the root mean square of a projection's output for tokens of about 1.
 double CancellingSizes::projected_size(const LinearSpec& projection, int64_t step) const {
   const auto& weight = layout_.values(step - 1, "master", projection.weight());
   const double rows = static_cast<double>(weight.size()) / static_cast<double>(config_.model.hidden_size);

@@ -125,6 +125,8 @@ void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
   model.num_key_value_heads = kv;
   if (given_head_dim) model.attention_head_dim = kHeadDim;
   model.hidden_size = std::min(model.hidden_size, heads * kHeadDim);
+  // A whole number of pairs, and not all of them.
+  if (model.partial_rotary_factor < 1) model.partial_rotary_factor = 2.0 / static_cast<double>(model.head_dim());
 }
 
 void shrink_experts(ModelConfig& model, int64_t expert_degree) {

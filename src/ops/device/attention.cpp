@@ -70,10 +70,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
                  const AttentionOptions& options) {
   if (q.numel() == 0) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // empty, but part of the graph
   if (!documents.empty()) check_documents(documents, q.size(0), q.size(1));
-  // Libtorch's memory-efficient kernel is not asked for windows.
-  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents), [&](AttentionForm wanted) {
-    return (wanted == AttentionForm::kFlash || options.window == 0) && runs_here(wanted, q);
-  });
+  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents), options.window,
+                                   [&](AttentionForm wanted) { return runs_here(wanted, q); });
   if (form == AttentionForm::kSpans) {
     // The lengths of documents would become part of the graph.
     ATHANOR_CHECK_AS(Error, documents.empty() || !Graph::is_recording(),

@@ -164,7 +164,7 @@ bool runs_one_token(AttentionForm form, const Tensor& like) {
 
 }  // namespace
 
-AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
+AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents, int64_t window,
                              const std::function<bool(AttentionForm)>& runs) {
   // The kernels have one for each index of a grid's second or third dimension.
   constexpr int64_t kMostDocuments = 65535;
@@ -172,7 +172,7 @@ AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num
   if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments) return AttentionForm::kSpans;
   const bool takes_flash = dtype == at::kBFloat16 && head_dim <= kLargestFlashHead;
   if (takes_flash && runs(AttentionForm::kFlash)) return AttentionForm::kFlash;
-  return runs(AttentionForm::kEfficient) ? AttentionForm::kEfficient : AttentionForm::kSpans;
+  return window == 0 && runs(AttentionForm::kEfficient) ? AttentionForm::kEfficient : AttentionForm::kSpans;
 }
 
 bool runs_here(AttentionForm form, const Tensor& x) {

@@ -15,8 +15,9 @@ enum class AttentionForm {
 
 /// Returns the first form that takes these arguments.
 /// @param num_documents  of the tables, with the empty ones.
+/// @param window  AttentionOptions::window, which the memory-efficient kernel is not given.
 /// @param runs  tells if the device has the kernel of a form; it is asked only about forms that take the arguments.
-AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
+AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents, int64_t window,
                              const std::function<bool(AttentionForm)>& runs);
 
 /// Returns whether forward and backward of a form run on the device of `x` with heads of its last dim: it lets them

@@ -12,8 +12,9 @@ using device::attention_form;
 using device::AttentionForm;
 
 // Returns the form that is chosen if the device has these kernels.
-AttentionForm chosen(at::ScalarType dtype, int64_t head_dim, int64_t documents, std::vector<AttentionForm> kernels) {
-  return attention_form(dtype, head_dim, documents,
+AttentionForm chosen(at::ScalarType dtype, int64_t head_dim, int64_t documents, std::vector<AttentionForm> kernels,
+                     int64_t window = 0) {
+  return attention_form(dtype, head_dim, documents, window,
                         [&](AttentionForm form) { return std::ranges::find(kernels, form) != kernels.end(); });
 }
 
@@ -33,6 +34,8 @@ TEST(AttentionForm, IsTheFirstThatTakesTheTypeTheHeadsAndTheNumberOfDocuments) {
   EXPECT_EQ(chosen(at::kBFloat16, 12, 1, both), kSpans);
   EXPECT_EQ(chosen(at::kFloat, 12, 1, both), kEfficient);
   EXPECT_EQ(chosen(at::kFloat, 6, 1, both), kSpans);
+  EXPECT_EQ(chosen(at::kBFloat16, 64, 1, both, 7), kFlash);
+  EXPECT_EQ(chosen(at::kFloat, 64, 1, both, 7), kSpans) << "the memory-efficient kernel is given no window";
 }
 
 TEST(AttentionForm, RunsWhereItsKernelsTakeOneToken) {
