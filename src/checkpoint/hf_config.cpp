@@ -81,11 +81,11 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   const bool has_biases = family.biases != Biases::kNone;
   members.only("attention_bias", has_biases && family.bias_member == "attention_bias");
   members.only("mlp_bias", false);
-  if (has_biases && !family.bias_member.empty()) members.only(family.bias_member.c_str(), true);
+  if (has_biases && family.bias_member == "use_bias") members.only("use_bias", true);
   if (family.parallel) members.only("use_parallel_residual", true);
   members.only("router_jitter_noise", 0.0);
   if (!family.partial_rotation) members.only("partial_rotary_factor", 1.0);
-  if (!family.sliding_window_switch) members.only("use_sliding_window", false);
+  if (!family.has_window) members.only("use_sliding_window", false);
   members.only("is_causal", true);
   members.only("is_encoder_decoder", false);
   members.only("add_cross_attention", false);
@@ -130,11 +130,15 @@ void read_layer_types(const Family& family, const Json& kinds, ModelConfig& m, s
 // `transformers` tells a window that is null from one that is absent.
 void read_windows(const Family& family, const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
+  const size_t problems_before = problems.size();
   const auto given = json.find("sliding_window");
   if (family.has_window && given != json.end())
     m.sliding_window = given->is_null() ? 0 : members.size("sliding_window", 0);
   if (family.sliding_window_switch && !members.boolean("use_sliding_window", false)) m.sliding_window = 0;
+  if (problems.size() > problems_before) return;
   if (const auto* kinds = members.find("layer_types")) return read_layer_types(family, *kinds, m, problems);
+  if (m.sliding_window == 0 && family.full_attention_every > 0)
+    return problems.push_back("sliding_window = null is not supported: this family has layers with a window");
   if (m.sliding_window == 0 || !family.mixes_windows || !family.sliding_window_switch) return;
   const int64_t full = std::min(members.size("max_window_layers", 28, 0), m.num_hidden_layers);
   if (full == m.num_hidden_layers) m.sliding_window = 0;
@@ -153,6 +157,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
                    family.feed_forward_factor > 0 ? family.feed_forward_factor * m.hidden_size : m.intermediate_size);
   m.num_hidden_layers = members.size(own("num_hidden_layers"), m.num_hidden_layers);
   m.num_attention_heads = members.size(own("num_attention_heads"), m.num_attention_heads);
+  if (json.contains("num_key_value_heads") && json["num_key_value_heads"].is_null()) m.num_key_value_heads = 0;
   if (family.grouped_keys) m.num_key_value_heads = members.size("num_key_value_heads", m.num_key_value_heads);
   if (m.num_key_value_heads == 0) m.num_key_value_heads = m.num_attention_heads;
   m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
@@ -241,7 +246,11 @@ namespace {
 
 void write_windows(const Family& family, const ModelConfig& m, Json& json) {
   if (!family.has_window) return;
-  json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window) : Json();
+  // The class of olmo3 makes the mask of a window even if no layer has one.
+  const bool needs_one = family.full_attention_every > 0;
+  json["sliding_window"] = m.sliding_window > 0 ? Json(m.sliding_window)
+                           : needs_one          ? Json(family.defaults.sliding_window)
+                                                : Json();
   if (family.sliding_window_switch) json["use_sliding_window"] = m.sliding_window > 0;
   if (!family.mixes_windows) return;
   json["layer_types"] = Json::array();

@@ -297,7 +297,14 @@ TEST(HfConfig, AWindowIsReadAsTransformersReadsIt) {
   EXPECT_SAYS(refused("qwen3", {{"layer_types", {all, all, all, far}}}), "there is no sliding_window");
   EXPECT_SAYS(refused("mistral", {{"layer_types", {all, all, all, far}}}), "all layers of this family have the window");
   EXPECT_SAYS(refused("olmo3", {{"layer_types", {far, far, far, far}}}), "must have full attention");
-  EXPECT_SAYS(refused("mistral", {{"use_sliding_window", true}}), "use_sliding_window = true");
+  EXPECT_EQ(model("mistral", {{"use_sliding_window", false}}).sliding_window, 4096) << "the class does not read it";
+  EXPECT_SAYS(refused("llama", {{"use_sliding_window", true}}), "use_sliding_window = true");
+  EXPECT_SAYS(refused("olmo3", {{"sliding_window", nullptr}}), "sliding_window = null is not supported");
+  EXPECT_EQ(Json::parse(hf_config_text(parse(small("olmo3", {{"layer_types", {all, all, all, all}}})),
+                                       Dtype::kF32))["sliding_window"],
+            4096)
+      << "the class needs one";
+  EXPECT_EQ(model("qwen2", {{"num_attention_heads", 8}, {"num_key_value_heads", nullptr}}).kv_heads(), 8);
   EXPECT_SAYS(refused("mistral", {{"sliding_window", 0}}), "sliding_window is 0");
 }
 
@@ -314,11 +321,12 @@ TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
   const auto flat = parse(small("olmo3", {{"rope_theta", 500000.0}, {"rope_scaling", yarn}})).model;
   EXPECT_EQ(flat.rope_scaling.factor, 8);
   EXPECT_EQ(flat.rope_theta, 500000);
-  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), Json::object()), "rope_theta = 2000.0 outside");
+  EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}}), Json::object()),
+              "rope_theta is 2000.0 in layers without a window and 500000.0 in those with one");
   const Json bare{{"rope_type", "default"}};
   const Json both_bare{{"full_attention", bare}, {"sliding_attention", bare}};
   EXPECT_SAYS(refusal(small("olmo3", {{"rope_theta", 2000.0}, {"rope_parameters", both_bare}}), Json::object()),
-              "rope_theta = 2000.0 outside");
+              "rope_theta is 2000.0 in layers without a window and 500000.0 in those with one");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", {{"full_attention", full}, {"sliding_attention", yarn}}}}),
               "rope_type = \"yarn\" is not supported");
   EXPECT_SAYS(refusal(both, {{"rope_parameters", full}}),

@@ -77,6 +77,7 @@ HfFolder HfFolder::open(const fs::path& folder) {
   opened.config_ = read_hf_config(folder / kHfConfigName);
   opened.config_.generation = read_hf_generation(folder);
   opened.open_files(folder);
+  opened.rename_parts();
   opened.add_prefix();
   opened.settle_output_layer();
   opened.parameters_ = make_inventory(opened.config_.model);
@@ -110,6 +111,19 @@ void HfFolder::open_files(const fs::path& folder) {
       ATHANOR_CHECK_CHECKPOINT(stored_.emplace(tensor, Stored{&file, tensor}).second, "{}: tensor {} is in two files",
                                folder.string(), tensor);
     }
+  }
+}
+
+// `transformers` can save the names that its classes have, and reads both.
+void HfFolder::rename_parts() {
+  for (const auto& [of_class, in_files] : family_of(config_.model).names_of_class) {
+    std::map<std::string, Stored> renamed;
+    for (auto& [name, stored] : stored_) {
+      std::string now = name;
+      if (const size_t at = now.find(of_class); at != std::string::npos) now.replace(at, of_class.size(), in_files);
+      renamed.emplace(std::move(now), stored);
+    }
+    stored_ = std::move(renamed);
   }
 }
 

@@ -68,6 +68,7 @@ class HfFolder {
 
   HfFolder() = default;
   void open_files(const std::filesystem::path& folder);
+  void rename_parts();
   void add_prefix();
   void settle_output_layer();
   void locate_parameters(const std::string& where);

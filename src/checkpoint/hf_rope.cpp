@@ -1,5 +1,6 @@
 #include "checkpoint/hf_rope.h"
 
+#include <algorithm>
 #include <set>
 
 #include "checkpoint/hf_members.h"
@@ -10,37 +11,44 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr int64_t kMostLayers = 10'000;  // more are refused elsewhere
+
 const std::set<std::string> kKnownMembers = {
     "rope_type",        "type",      "rope_theta",       "partial_rotary_factor",
     "factor",           "beta_fast", "low_freq_factor",  "original_max_position_embeddings",
     "high_freq_factor", "beta_slow", "attention_factor", "mscale",
     "mscale_all_dim",   "truncate"};
 
-// Returns rope_parameters of the layers without a window, with rope_scaling. Those with a window have the same theta,
-// and are not scaled.
-Json rope_of_full_layers(const Json& config, const ModelConfig& model, std::vector<std::string>& problems) {
+// Returns what rotates the layers without a window, resolved as the class of olmo3 does it: rope_scaling and a theta
+// outside belong to these layers alone. Those with a window, if there are any, must have the same theta, and no
+// scaling.
+Json rope_of_full_layers(const Family& family, const Json& config, const ModelConfig& model,
+                         std::vector<std::string>& problems) {
   JsonMembers top(config, problems);
-  const auto* both = top.find("rope_parameters");
-  Json full = Json::object(), sliding = Json::object();
-  for (const auto& [kind, into] : {std::pair{"full_attention", &full}, {"sliding_attention", &sliding}}) {
-    if (!both) continue;
-    if (!both->is_object() || !both->contains(kind) || !(*both)[kind].is_object()) {
-      top.complain("rope_parameters", *both, "an object with full_attention and sliding_attention");
-      return full;
+  Json full{{"rope_type", "default"}}, sliding = full;
+  if (const auto* both = top.find("rope_parameters")) {
+    const bool is_nested =
+        both->is_object() && (both->contains("full_attention") || both->contains("sliding_attention"));
+    if (!is_nested) top.complain("rope_parameters", *both, "an object with full_attention and sliding_attention");
+    for (const auto& [kind, into] : {std::pair{"full_attention", &full}, {"sliding_attention", &sliding}}) {
+      if (!is_nested || !both->contains(kind) || (*both)[kind].is_null()) continue;
+      *into = (*both)[kind];
+      if (!into->is_object()) return top.complain(kind, *into, "an object"), Json::object();
     }
-    *into = (*both)[kind];
   }
-  JsonMembers(sliding, problems).only("rope_type", "default");
-  const bool is_given = full.contains("rope_theta") || sliding.contains("rope_theta");
-  if (is_given && sliding.value("rope_theta", Json()) != full.value("rope_theta", Json()))
-    problems.push_back("rope_parameters: another rope_theta in layers with a window is not supported");
-  const auto* theta = top.find("rope_theta");
-  if (!is_given && theta && model.sliding_window > 0 && *theta != model.rope_theta)
-    problems.push_back(
-        fmt::format("rope_theta = {} outside of rope_parameters is not supported, only {}: transformers gives it to "
-                    "the layers without a window alone",
-                    theta->dump(), model.rope_theta));
   if (const auto* scaling = top.find("rope_scaling"); scaling && scaling->is_object()) full.update(*scaling);
+  const double theta = family.defaults.rope_theta;
+  if (!full.contains("rope_theta")) full["rope_theta"] = top.number("rope_theta", theta);
+  if (!sliding.contains("rope_theta")) sliding["rope_theta"] = theta;
+  bool any_window = false;
+  for (int64_t l = 0; l < std::min(model.num_hidden_layers, kMostLayers); ++l) any_window |= model.window_of(l) > 0;
+  if (!any_window) return full;
+  JsonMembers members(sliding, problems);
+  for (const char* type : {"rope_type", "type"}) members.only(type, "default");
+  if (sliding["rope_theta"] != full["rope_theta"])
+    problems.push_back(
+        fmt::format("rope_theta is {} in layers without a window and {} in those with one: one for both is supported",
+                    full["rope_theta"].dump(), sliding["rope_theta"].dump()));
   return full;
 }
 
@@ -78,7 +86,8 @@ void read_yarn(JsonMembers& rope, const ModelConfig& model, RopeScaling& out) {
       static_cast<double>(model.max_position_embeddings) / static_cast<double>(out.original_max_position_embeddings));
 }
 
-void read_scaling(const Json& json, const Json& config, ModelConfig& model, std::vector<std::string>& problems) {
+void read_scaling(const Family& family, const Json& json, const Json& config, ModelConfig& model,
+                  std::vector<std::string>& problems) {
   JsonMembers rope(json, problems), top(config, problems);
   RopeScaling& out = model.rope_scaling;
   const auto* type = rope.find("rope_type");
@@ -105,8 +114,8 @@ void read_scaling(const Json& json, const Json& config, ModelConfig& model, std:
     return;
   }
   problems.push_back(fmt::format(
-      "rope_type \"{}\" is not supported, only \"default\", \"linear\", \"dynamic\", \"yarn\" and \"llama3\"",
-      out.rope_type));
+      "rope_type \"{}\" is not supported, only {}", out.rope_type,
+      family.scales_rotation ? "\"default\", \"linear\", \"dynamic\", \"yarn\" and \"llama3\"" : "\"default\""));
   out = RopeScaling{};
 }
 
@@ -118,7 +127,7 @@ void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, 
   double turned =
       family.partial_rotation ? top.number(own_name(family, "partial_rotary_factor"), model.partial_rotary_factor) : 1;
   Json of_full_layers;
-  if (family.windows_unscaled) of_full_layers = rope_of_full_layers(config, model, problems);
+  if (family.windows_unscaled) of_full_layers = rope_of_full_layers(family, config, model, problems);
   if (const auto* rope = family.windows_unscaled ? &of_full_layers : find_rope(top)) {
     if (!rope->is_object()) return top.complain("rope_scaling or rope_parameters", *rope, "an object");
     JsonMembers members(*rope, problems);
@@ -127,7 +136,8 @@ void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, 
       turned = members.number("partial_rotary_factor", turned);
     else
       members.only("partial_rotary_factor", 1.0);
-    read_scaling(*rope, config, model, problems);
+    // An original length outside counts only where all layers are alike.
+    read_scaling(family, *rope, family.windows_unscaled ? Json::object() : config, model, problems);
   }
   if (!(theta > 0)) problems.push_back(fmt::format("rope_theta is {}, expected a number above 0", theta));
   model.rope_theta = theta;

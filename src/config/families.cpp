@@ -148,6 +148,7 @@ Family mixtral() {
   f.bias_member = "";
   f.names.feed_forward = "block_sparse_moe";
   f.names.gate = "w1", f.names.up = "w3", f.names.down = "w2";
+  f.names_of_class = {{".mlp.", ".block_sparse_moe."}};
   f.sparse = f.norms_topk = true;
   f.free_head_dim = true;
   f.heads_divide_hidden = false;
@@ -205,6 +206,7 @@ Family gpt_neox() {
   f.grouped_keys = false;
   f.config_names = {
       {"rms_norm_eps", "layer_norm_eps"}, {"rope_theta", "rotary_emb_base"}, {"partial_rotary_factor", "rotary_pct"}};
+  f.names_of_class = {{"lm_head.", "embed_out."}};
   f.buffers = {".attention.bias", ".attention.masked_bias", ".rotary_emb.inv_freq"};
   f.defaults = defaults(50432, 6144, 44, 64, 0, 24576, 2048, 1e-5);
   f.defaults.partial_rotary_factor = 0.25;

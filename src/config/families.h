@@ -102,6 +102,8 @@ struct Family {
   std::set<std::string> config_aliases;
   /// The rates of dropout in config.json, which are written as 0 unless the folder of an imported model had others.
   std::vector<std::string> dropouts = {"attention_dropout"};
+  /// What the class itself calls parts of names, which files have otherwise: {".mlp.", ".block_sparse_moe."}, …
+  std::map<std::string, std::string> names_of_class;
   /// The ends of names of tensors in files that every version can compute, and older versions stored.
   std::vector<std::string> buffers = {".rotary_emb.inv_freq"};
   /// Values that `transformers` assumes for fields that config.json lacks.

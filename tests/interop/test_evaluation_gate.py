@@ -190,7 +190,7 @@ def test_a_wrong_row_is_refused_at_the_start_and_ends_a_run_with_80_until_it_is_
     done = run.train(*gate, check=False)
     assert done.returncode == 2 and "words.jsonl:21" in done.stderr and not run.folder.exists(), done.stderr
     rows.write_text(right)
-    words = [*gate, *ENDLESS, "checkpoint.interval=1000000", "eval.interval=1"]
+    words = [*gate, *ENDLESS, "checkpoint.interval=1000000", "eval.interval=1", "optimizer.warmup_steps=0"]
     settings = [part for override in words for part in ("--set", override)]
     process = subprocess.Popen([str(athanor.path), "train", str(run.config), *settings], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
     while process.poll() is None and not ((run.folder / "events.jsonl").exists() and events_so_far(run)):
