@@ -8,9 +8,11 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/append_file.h"
+#include "base/hash.h"
 #include "staging/chunk_table.h"
 #include "staging/target_folder.h"
 
