@@ -9,11 +9,7 @@ import subprocess
 import pytest
 
 import layouts
-from test_verify import SAMPLE, slow_unless
-
-# Two members of the sample with several kinds of ranks, and seeds whose layouts have two or three: together they draw everything that
-# layouts.coverage counts.
-SHORT = [35, 42, 116, 150, 986, 2528, 2801, 3258, 3429, 3642]
+from test_verify import SAMPLE, SHORT_SAMPLE, slow_unless
 
 STEPS, HESSIAN_INTERVAL = 3, 2  # those of verify: the interval is no longer
 
@@ -28,11 +24,7 @@ def promised_transfers(promised, drawn):
             "waits": 2 * promised["waits"] - drawn.ranks}
 
 
-def test_the_short_sample_of_devices_has_what_the_whole_one_has():
-    assert layouts.covered(SHORT) >= layouts.covered(SAMPLE)
-
-
-@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT, seed) for seed in sorted({*SAMPLE, *SHORT})])
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT_SAMPLE, seed) for seed in sorted({*SAMPLE, *SHORT_SAMPLE})])
 def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_streams(program, tmp_path, seed):
     drawn = layouts.draw_layout(seed)
     config = tmp_path / "run.toml"
@@ -42,8 +34,8 @@ def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_strea
     what = f"seed {seed}: {drawn.summary()}\n{drawn.toml()}{done.stdout}{done.stderr}"
     assert done.returncode == 0, what
     found = json.loads(done.stdout.splitlines()[-1])
-    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders. Those may be equal by
-    # chance up to less than the unit roundoff of float32, in which the losses of tokens are.
+    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders, or that begin with weights
+    # one unit larger. Those may be equal by chance up to less than the unit roundoff of float32, in which the losses of tokens are.
     assert found["difference"] <= 4 * max(found["rounding"], 2**-24), what
     assert found["same_targets"] and found["same_choices"], what
     assert all(found["same_bits"].values()), what
