@@ -173,8 +173,8 @@ void refuse_activation(const Family& family, const nlohmann::json& json, std::ve
   const char* key = own_name(family, "hidden_act");
   const auto* given = JsonMembers(json, problems).find(key);
   if (!given || std::ranges::any_of(names, [&](const std::string& name) { return *given == name; })) return;
-  problems.push_back(fmt::format("{} = {} is not supported, only \"{}\"", key, JsonMembers::shown(*given),
-                                 join(names, "\" or \"")));
+  problems.push_back(
+      fmt::format("{} = {} is not supported, only \"{}\"", key, JsonMembers::shown(*given), join(names, "\" or \"")));
 }
 
 std::vector<std::string> find_unknown_members(const Family& family, const nlohmann::json& json) {

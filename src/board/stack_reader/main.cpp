@@ -16,6 +16,8 @@
 
 #include <cerrno>
 #include <chrono>
+#include <csignal>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -127,16 +129,42 @@ class Unwinder {
   bool works_ = false;
 };
 
-// Threads with equal stacks are printed once: most are workers that wait.
-void print(pid_t process, const std::map<pid_t, Stop>& stopped) {
+// A stub that jumps into another library has no information about its caller; the function that it jumps to has.
+bool ends_in_stub(const std::vector<std::string>& lines) {
+  return lines.size() == 1 && lines[0].find("$plt") != std::string::npos;
+}
+
+// Lets a thread compute one instruction. Returns the signal that came instead of the step's end; 0: none.
+int step(pid_t thread) {
+  int status = 0;
+  if (::ptrace(PTRACE_SINGLESTEP, thread, nullptr, nullptr) != 0 || ::waitpid(thread, &status, __WALL) != thread)
+    return 0;
+  return WIFSTOPPED(status) && WSTOPSIG(status) != SIGTRAP ? WSTOPSIG(status) : 0;
+}
+
+// Returns the stack of a thread, which leaves a stub for it. `signal` becomes what the thread must get when it goes on.
+std::vector<std::string> whole_stack(Unwinder& unwinder, pid_t thread, int& signal) {
+  constexpr int kMostSteps = 8;
+  std::vector<std::string> lines = unwinder.frames(thread);
+  for (int i = 0; i < kMostSteps && ends_in_stub(lines) && signal == 0; ++i) {
+    signal = step(thread);
+    lines = unwinder.frames(thread);
+  }
+  return lines;
+}
+
+// Threads with equal stacks are printed once: most are workers that wait. Returns signals that threads must get when
+// they go on.
+std::map<pid_t, int> print(pid_t process, const std::map<pid_t, Stop>& stopped) {
   Unwinder unwinder(process);
+  std::map<pid_t, int> signals;
   std::map<std::vector<std::string>, std::vector<pid_t>> by_stack;
   std::vector<std::vector<std::string>> order;
   for (const auto& [thread, how] : stopped) {  // the first thread is that of the process
     if (how == Stop::kGone) continue;
     const std::string task = "/proc/" + std::to_string(process) + "/task/" + std::to_string(thread);
     std::vector<std::string> lines{"in the kernel, which does not let it go: " + first_line(task + "/wchan")};
-    if (how == Stop::kStopped) lines = unwinder.frames(thread);
+    if (how == Stop::kStopped) lines = whole_stack(unwinder, thread, signals[thread]);
     lines.insert(lines.begin(), first_line(task + "/comm"));
     if (by_stack[lines].empty()) order.push_back(lines);
     by_stack[lines].push_back(thread);
@@ -148,6 +176,7 @@ void print(pid_t process, const std::map<pid_t, Stop>& stopped) {
     std::printf("\n");
     for (size_t i = 1; i < lines.size(); ++i) std::printf("  #%zu %s\n", i - 1, lines[i].c_str());
   }
+  return signals;
 }
 
 }  // namespace
@@ -160,9 +189,10 @@ int main(int count, char** words) {
   }
   std::map<pid_t, Stop> stopped;
   const bool may_trace = stop_all(process, stopped);
-  if (may_trace) print(process, stopped);
+  std::map<pid_t, int> signals;
+  if (may_trace) signals = print(process, stopped);
   for (const auto& [thread, how] : stopped)
-    if (how == Stop::kStopped) ::ptrace(PTRACE_DETACH, thread, nullptr, nullptr);
+    if (how == Stop::kStopped) ::ptrace(PTRACE_DETACH, thread, nullptr, static_cast<intptr_t>(signals[thread]));
   if (may_trace) return 0;
   std::fprintf(stderr, "athanor-stacks: the system does not let it trace process %d\n", process);
   return 3;
