@@ -5,9 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cctype>
 #include <thread>
 
 #include "base/error.h"
+#include "base/own_folder.h"
 #include "base/testing/folder_test.h"
 #include "board/own_stack.h"
 #include "board/process_state.h"
@@ -62,6 +64,24 @@ TEST_F(Stacks, AProcessThatNoOtherMayReadWritesItsOwnAndContinues) {
     EXPECT_SAYS(stack.text, "  #0 ");
     EXPECT_SAYS(stack.text, "main");
     EXPECT_TRUE(std::filesystem::is_empty(folder_)) << "the file is removed";
+  }
+  EXPECT_EQ(state_of_process(child, start_of_process(child)), ProcessState::kRunning);
+}
+
+// A call into a library goes through a stub of the linker, about which nothing tells who called it.
+TEST_F(Stacks, OfAProcessThatCallsIntoLibrariesAlwaysHaveMain) {
+  const auto reader = running_program().parent_path() / "athanor-stacks";
+  if (!std::filesystem::exists(reader)) GTEST_SKIP() << "the build had no libdw";
+  const pid_t child = ::fork();
+  if (child == 0) {
+    volatile int letter = 'A';
+    while (true) letter = ::tolower(letter);
+  }
+  children_.push_back(child);
+  for (int time = 0; time < 40; ++time) {
+    const RankStack stack = read_stack_of(0, child, reader, memory_);
+    if (stack.how != "debugger") GTEST_SKIP() << "no process may trace another here: " << stack.text;
+    ASSERT_NE(stack.text.find("main"), std::string::npos) << stack.text;
   }
   EXPECT_EQ(state_of_process(child, start_of_process(child)), ProcessState::kRunning);
 }
