@@ -7,8 +7,10 @@
 #include <map>
 #include <memory>
 
+#include "arch/model_spec.h"
 #include "bench/moe_block.h"
 #include "bench/place.h"
+#include "blocks/feed_forward.h"
 #include "config/families.h"
 #include "config/precision.h"
 #include "ops/adamw.h"
@@ -55,11 +57,8 @@ struct Shapes {
   }
   Weight weight(at::IntArrayRef shape) const { return {random(shape, 0.02), zeros(shape)}; }
   Weight bias(int64_t width) const { return {zeros({width}).to(dtype), zeros({width})}; }
-  /// That of a linear layer; undefined if the family has none there.
-  Weight linear_bias(int64_t width, bool of_qkv = false) const {
-    const Biases biases = family_of(config->model).biases;
-    return biases == Biases::kAll || (of_qkv && biases == Biases::kQkv) ? bias(width) : Weight{};
-  }
+  /// Undefined if the layer has none.
+  Weight bias_of(const LinearSpec& linear, int64_t width) const { return linear.has_bias ? bias(width) : Weight{}; }
   double elements() const { return double(N) * double(D); }
 };
 
@@ -112,8 +111,9 @@ StepPart projections_part(const Shapes& s) {
   const int64_t q_width = s.heads * s.C, kv_width = s.kv_heads * s.C;
   const std::vector<Weight> weights = {s.weight({q_width, s.D}), s.weight({kv_width, s.D}), s.weight({kv_width, s.D}),
                                        s.weight({s.D, q_width})};
-  const std::vector<Weight> biases = {s.linear_bias(q_width, true), s.linear_bias(kv_width, true),
-                                      s.linear_bias(kv_width, true), s.linear_bias(s.D)};
+  const AttentionSpec spec = make_layer_spec(s.config->model, 0).attention;
+  const std::vector<Weight> biases = {s.bias_of(spec.query, q_width), s.bias_of(spec.key, kv_width),
+                                      s.bias_of(spec.value, kv_width), s.bias_of(spec.out, s.D)};
   const auto forward = [=](const std::vector<Tensor>& in) {
     std::vector<Tensor> out;
     for (size_t i = 0; i < weights.size(); ++i)
@@ -158,10 +158,10 @@ void append_attention(const Shapes& s, std::vector<StepPart>& parts) {
   const ModelConfig& model = s.config->model;
   std::map<int64_t, int64_t> layers;  // by their windows
   for (int64_t l = 0; l < model.num_hidden_layers; ++l) ++layers[model.window_of(l)];
+  AttentionSpec spec = make_layer_spec(model, 0).attention;
   for (const auto& [window, count] : layers) {
-    // QKᵀ and PV over the causal half without what the window hides, and twice that in backward.
-    const double far = window > 0 ? double(std::max<int64_t>(0, s.T - window)) : 0;
-    const double flops = 3 * 2 * 2 * double(s.B) * (double(s.T) * double(s.T) - far * far) / 2 * double(s.heads * s.C);
+    spec.window = window;
+    const double flops = 3 * spec.score_flops(double(s.B * s.T), double(s.T));  // backward is twice forward
     parts.push_back({forward_backward(window > 0 ? "attention in the window" : "attention", flops,
                                       {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),
                                        s.random({s.B, s.T, s.kv_heads, s.C})},
@@ -193,9 +193,10 @@ StepPart dense_part(const Shapes& s) {
   const auto& model = s.config->model;
   const FeedForwardKind kind = family_of(model).feed_forward;
   const bool gated = kind == FeedForwardKind::kSwiGlu;
-  const auto form = kind == FeedForwardKind::kGelu ? ops::GeluForm::kExact : ops::GeluForm::kTanh;
+  const ops::GeluForm form = gelu_form(kind);
   const Weight gate = gated ? s.weight({s.F, s.D}) : Weight{}, up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
-  const Weight up_bias = s.linear_bias(s.F), down_bias = s.linear_bias(s.D);
+  const FeedForwardSpec spec = make_feed_forward(model, 0, "", s.F);
+  const Weight up_bias = s.bias_of(spec.up, s.F), down_bias = s.bias_of(spec.down, s.D);
   const auto forward = [=](const std::vector<Tensor>& in) {
     const Tensor x = add_bias(ops::linear(in[0], up), up_bias);
     const Tensor active = gated ? ops::swiglu(ops::linear(in[0], gate), x) : ops::gelu(x, form);

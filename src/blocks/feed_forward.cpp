@@ -1,6 +1,5 @@
 #include "blocks/feed_forward.h"
 
-#include "ops/gelu.h"
 #include "ops/swiglu.h"
 
 namespace athanor::inline blocks {
@@ -12,8 +11,7 @@ FeedForwardBlock::FeedForwardBlock(const FeedForwardSpec& spec, const ParameterS
 
 Tensor FeedForwardBlock::forward(const Tensor& x) const {
   if (gate_) return down_.product(ops::swiglu(gate_->forward(x), up_.forward(x)));
-  const auto form = kind_ == FeedForwardKind::kGelu ? ops::GeluForm::kExact : ops::GeluForm::kTanh;
-  return down_.product(ops::gelu(up_.forward(x), form));
+  return down_.product(ops::gelu(up_.forward(x), gelu_form(kind_)));
 }
 
 }  // namespace athanor::inline blocks

@@ -5,8 +5,14 @@
 
 #include "arch/blocks/feed_forward.h"
 #include "blocks/linear.h"
+#include "ops/gelu.h"
 
 namespace athanor::inline blocks {
+
+/// Returns the form of GELU of a feed-forward without a gate.
+inline ops::GeluForm gelu_form(FeedForwardKind kind) {
+  return kind == FeedForwardKind::kGelu ? ops::GeluForm::kExact : ops::GeluForm::kTanh;
+}
 
 class FeedForwardBlock {
  public:

@@ -55,8 +55,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// These are far above any model, and bound the number of names that a damaged file makes us write.
-constexpr int64_t kMaxLayers = 10'000;
+// Far above any model, as kMostLayers: it bounds the names that a damaged file makes us write.
 constexpr int64_t kMaxExpertsInAll = 10'000'000;
 
 const Family& read_family(const Json& json, const std::string& where, std::vector<std::string>& problems) {
@@ -94,16 +93,6 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.absent("quantization_config");
 }
 
-std::map<std::string, double> read_dropouts(const Json& json, std::vector<std::string>& problems) {
-  JsonMembers members(json, problems);
-  std::map<std::string, double> rates;
-  for (const char* key : {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "hidden_dropout",
-                          "resid_pdrop", "residual_dropout"}) {
-    if (const double rate = members.number(key, 0); rate > 0) rates[key] = rate;
-  }
-  return rates;
-}
-
 // Reads layer_types, in which a layer is "full_attention" or "sliding_attention".
 void read_layer_types(const Family& family, const Json& kinds, ModelConfig& m, std::vector<std::string>& problems) {
   const auto refuse = [&](const std::string& why) {
@@ -135,7 +124,7 @@ void read_windows(const Family& family, const Json& json, ModelConfig& m, std::v
   if (family.has_window && given != json.end())
     m.sliding_window = given->is_null() ? 0 : members.size("sliding_window", 0);
   if (family.sliding_window_switch && !members.boolean("use_sliding_window", false)) m.sliding_window = 0;
-  if (problems.size() > problems_before) return;
+  if (problems.size() > problems_before || m.num_hidden_layers > kMostLayers) return;  // refused as a whole
   if (const auto* kinds = members.find("layer_types")) return read_layer_types(family, *kinds, m, problems);
   if (m.sliding_window == 0 && family.full_attention_every > 0)
     return problems.push_back("sliding_window = null is not supported: this family has layers with a window");
@@ -183,9 +172,9 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
 
 /// Refuses sizes that no machine has, so that products of shapes can be counted everywhere.
 void check_countable(const ModelConfig& model, std::vector<std::string>& problems) {
-  if (model.num_hidden_layers > kMaxLayers) {
+  if (model.num_hidden_layers > kMostLayers) {
     problems.push_back(
-        fmt::format("num_hidden_layers is {}, expected at most {}", model.num_hidden_layers, kMaxLayers));
+        fmt::format("num_hidden_layers is {}, expected at most {}", model.num_hidden_layers, kMostLayers));
     return;
   }
   if (model.num_experts > kMaxExpertsInAll / model.num_hidden_layers) {

@@ -306,6 +306,12 @@ TEST(HfConfig, AWindowIsReadAsTransformersReadsIt) {
       << "the class needs one";
   EXPECT_EQ(model("qwen2", {{"num_attention_heads", 8}, {"num_key_value_heads", nullptr}}).kv_heads(), 8);
   EXPECT_SAYS(refused("mistral", {{"sliding_window", 0}}), "sliding_window is 0");
+  // No list of these layers is made first.
+  EXPECT_SAYS(refused("qwen2", {{"sliding_window", 9},
+                                {"use_sliding_window", true},
+                                {"num_hidden_layers", 2000000000},
+                                {"max_window_layers", 1999999999}}),
+              "num_hidden_layers");
 }
 
 TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {

@@ -114,14 +114,15 @@ void HfFolder::open_files(const fs::path& folder) {
   }
 }
 
-// `transformers` can save the names that its classes have, and reads both.
+// `transformers` can save the names that its classes have, and reads both. A tensor that has both keeps its own name,
+// which is unexpected then.
 void HfFolder::rename_parts() {
   for (const auto& [of_class, in_files] : family_of(config_.model).names_of_class) {
     std::map<std::string, Stored> renamed;
     for (auto& [name, stored] : stored_) {
       std::string now = name;
       if (const size_t at = now.find(of_class); at != std::string::npos) now.replace(at, of_class.size(), in_files);
-      renamed.emplace(std::move(now), stored);
+      if (!renamed.emplace(now, stored).second) renamed.emplace(name, stored);
     }
     stored_ = std::move(renamed);
   }

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/text.h"
+#include "checkpoint/hf_members.h"
 #include "checkpoint/json_members.h"
 #include "checkpoint/strict_json.h"
 
@@ -35,8 +36,7 @@ void add_kept_settings(const std::filesystem::path& run_folder, HfConfig& config
   auto ends = members.token_ids("eos_token_id", {});
   if (const auto* dropouts = members.find("dropouts")) {
     ATHANOR_CHECK_CHECKPOINT(dropouts->is_object(), "{}: dropouts must be an object", file.string());
-    for (const auto& [key, rate] : dropouts->items())
-      config.dropouts[key] = JsonMembers(*dropouts, problems).number(key.c_str(), 0);
+    config.dropouts = read_dropouts(*dropouts, problems);
   }
   ATHANOR_CHECK_CHECKPOINT(problems.empty(), "{}: {}", file.string(), join(problems, "; "));
   const auto own = config.eos_token_id();

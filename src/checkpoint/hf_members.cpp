@@ -177,6 +177,16 @@ void refuse_activation(const Family& family, const nlohmann::json& json, std::ve
       fmt::format("{} = {} is not supported, only \"{}\"", key, JsonMembers::shown(*given), join(names, "\" or \"")));
 }
 
+std::map<std::string, double> read_dropouts(const nlohmann::json& json, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  std::map<std::string, double> rates;
+  for (const char* key : {"attention_dropout", "attn_pdrop", "embd_pdrop", "embedding_dropout", "hidden_dropout",
+                          "resid_pdrop", "residual_dropout"}) {
+    if (const double rate = members.number(key, 0); rate > 0) rates[key] = rate;
+  }
+  return rates;
+}
+
 std::vector<std::string> find_unknown_members(const Family& family, const nlohmann::json& json) {
   std::vector<std::string> unknown;
   std::set<std::string, std::less<>> own;

@@ -11,8 +11,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostLayers = 10'000;  // more are refused elsewhere
-
 const std::set<std::string> kKnownMembers = {
     "rope_type",        "type",      "rope_theta",       "partial_rotary_factor",
     "factor",           "beta_fast", "low_freq_factor",  "original_max_position_embeddings",

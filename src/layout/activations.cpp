@@ -3,21 +3,21 @@
 #include <algorithm>
 #include <set>
 
-#include "arch/model_spec.h"
+#include "config/families.h"
 #include "layout/layer_memory.h"
 #include "layout/schedule.h"
 
 namespace athanor::inline layout {
 namespace {
 
-// Rotary tables of a model: those of layers that follow rope_scaling, and of those that do not.
-size_t count_rotations(const ModelConfig& model) {
-  std::set<bool> tables;
-  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
-    const AttentionSpec attention = make_layer_spec(model, l).attention;
-    if (attention.rotates) tables.insert(attention.scales_rotation);
-  }
-  return tables.size();
+// Rotary tables of a model: of the layers that follow rope_scaling, and of those that do not.
+double count_rotations(const ModelConfig& m) {
+  const Family& family = family_of(m);
+  if (family.positions != Positions::kRotary) return 0;
+  if (!family.windows_unscaled || m.rope_scaling == RopeScaling{}) return 1;
+  std::set<bool> in_window;
+  for (int64_t l = 0; l < m.num_hidden_layers; ++l) in_window.insert(m.window_of(l) > 0);
+  return static_cast<double>(in_window.size());
 }
 
 // Memory of a chunk's logits over a rank's vocabulary, and of the products with them.
@@ -49,7 +49,7 @@ StageMemory count_stage_memory(const RunConfig& config, int64_t seq_len, const L
 
   StageMemory memory;
   MemoryPeak t;
-  const double tables = static_cast<double>(count_rotations(config.model));
+  const double tables = count_rotations(config.model);
   double left = tables * 4 * s.tokens * s.head_dim + (tables > 0 ? 8 * s.seq_len : 0);  // cos, sin, positions
   t.take(left + s.residual());  // the embedding's output, or what was received
   if (stage.embeds && s.tensor) {

@@ -125,8 +125,8 @@ void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
   model.num_key_value_heads = kv;
   if (given_head_dim) model.attention_head_dim = kHeadDim;
   model.hidden_size = std::min(model.hidden_size, heads * kHeadDim);
-  // A whole number of pairs, and not all of them.
-  if (model.partial_rotary_factor < 1) model.partial_rotary_factor = 2.0 / static_cast<double>(model.head_dim());
+  // A pair, and not all of them. Half a dim is added, so that it is read back whole (rotated_dims rounds down).
+  if (model.partial_rotary_factor < 1) model.partial_rotary_factor = 2.5 / static_cast<double>(model.head_dim());
 }
 
 void shrink_experts(ModelConfig& model, int64_t expert_degree) {
