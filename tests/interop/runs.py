@@ -59,6 +59,7 @@ path = "is-not-read"
 seq_len = 32
 [train]
 run_dir = "is-not-written"
+dtype = "bfloat16"
 global_batch_size = 4
 micro_batch_size = 2
 """

@@ -10,6 +10,12 @@ import pytest
 from runs import Run, make_data
 
 
+def in_bfloat16(run):
+    """The run with the type that a processor without products in it does not choose by itself."""
+    run.config.write_text(run.config.read_text().replace("[train]\n", '[train]\ndtype = "bfloat16"\n'))
+    return run
+
+
 @pytest.fixture(scope="module")
 def data(athanor, tmp_path_factory):
     return make_data(athanor, tmp_path_factory.mktemp("data"))
@@ -19,7 +25,7 @@ def data(athanor, tmp_path_factory):
 @pytest.fixture(scope="module", params=[pytest.param("olmo", marks=pytest.mark.slow), "olmoe"])
 def whole(request, athanor, data, tmp_path_factory):
     """A run without interruption."""
-    run = Run(athanor, tmp_path_factory.mktemp("whole"), data, request.param)
+    run = in_bfloat16(Run(athanor, tmp_path_factory.mktemp("whole"), data, request.param))
     run.family = request.param
     run.output = run.train().stdout
     return run
@@ -28,7 +34,7 @@ def whole(request, athanor, data, tmp_path_factory):
 @pytest.fixture
 def again(whole, athanor, data, tmp_path):
     """A run folder of the same configuration, still empty."""
-    return Run(athanor, tmp_path, data, whole.family)
+    return in_bfloat16(Run(athanor, tmp_path, data, whole.family))
 
 
 @pytest.fixture
