@@ -6,7 +6,8 @@ namespace athanor::inline arch {
 namespace {
 
 NormSpec make_norm(const ModelConfig& m, int64_t layer, std::string name) {
-  return {std::move(name), layer, family_of(m).norm, m.hidden_size, norm_eps(m)};
+  const Family& family = family_of(m);
+  return {std::move(name), layer, family.norm, m.hidden_size, norm_eps(m), family.norm_offset};
 }
 
 }  // namespace
@@ -56,12 +57,14 @@ LayerSpec make_layer_spec(const ModelConfig& m, int64_t layer) {
 ModelSpec make_model_spec(const ModelConfig& m) {
   ModelSpec spec;
   spec.embedding = make_embedding(m);
+  spec.embedding_scale = embedding_scale(m);
   spec.positions = make_positions(m);
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) spec.layers.push_back(make_layer_spec(m, layer));
   spec.final_norm = make_norm(m, -1, family_of(m).names.final_norm);
   // The same logits as if the output were multiplied by the width's ratio, with nothing but weights.
   if (m.tie_word_embeddings) spec.final_norm.width_class = WidthClass::kOutput;
   spec.output = make_output(m);
+  spec.output_cap = m.final_logit_softcapping;
   return spec;
 }
 

@@ -37,10 +37,12 @@ struct LayerSpec {
 
 struct ModelSpec {
   TableSpec embedding;
+  double embedding_scale = 1;          ///< factor of its rows
   std::optional<TableSpec> positions;  ///< learned vectors that are added to the embedding
   std::vector<LayerSpec> layers;
   NormSpec final_norm;
   std::optional<LinearSpec> output;  ///< nothing if it is the embedding
+  double output_cap = 0;             ///< logits become cap · tanh(logit / cap) with this cap; 0: none
 
   /// In the order of the forward pass.
   std::vector<ParameterSpec> parameters() const;

@@ -21,7 +21,7 @@ enum class Role {
   kKey,           // [kv_heads * head_dim, D]
   kValue,         // [kv_heads * head_dim, D]
   kAttentionOut,  // [D, heads * head_dim]
-  kRouter,        // [E, D]
+  kRouter,        // [E, D], or [1, D], the gate of shared experts
   kGate,          // [F, D], of a dense layer, or of all shared experts as one dense layer (F is then their sum)
   kUp,            // [F, D]
   kDown,          // [D, F]

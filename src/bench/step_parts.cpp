@@ -161,13 +161,13 @@ void append_attention(const Shapes& s, std::vector<StepPart>& parts) {
   AttentionSpec spec = make_layer_spec(model, 0).attention;
   for (const auto& [window, count] : layers) {
     spec.window = window;
+    const ops::AttentionOptions options{.window = window, .scale = spec.scale, .soft_cap = spec.soft_cap};
     const double flops = 3 * spec.score_flops(double(s.B * s.T), double(s.T));  // backward is twice forward
     parts.push_back({forward_backward(window > 0 ? "attention in the window" : "attention", flops,
                                       {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),
                                        s.random({s.B, s.T, s.kv_heads, s.C})},
-                                      [window = window](const auto& in) {
-                                        return std::vector<Tensor>{
-                                            ops::attention(in[0], in[1], in[2], {}, {.window = window})};
+                                      [options](const auto& in) {
+                                        return std::vector<Tensor>{ops::attention(in[0], in[1], in[2], {}, options)};
                                       }),
                      s.calls * double(count), Bound::kGemm});
   }
@@ -192,14 +192,15 @@ StepPart sparse_part(const Shapes& s) {
 StepPart dense_part(const Shapes& s) {
   const auto& model = s.config->model;
   const FeedForwardKind kind = family_of(model).feed_forward;
-  const bool gated = kind == FeedForwardKind::kSwiGlu;
+  const bool gated = has_gate(kind);
+  const auto gate_and_up = kind == FeedForwardKind::kGeGlu ? ops::geglu : ops::swiglu;
   const ops::GeluForm form = gelu_form(kind);
   const Weight gate = gated ? s.weight({s.F, s.D}) : Weight{}, up = s.weight({s.F, s.D}), down = s.weight({s.D, s.F});
   const FeedForwardSpec spec = make_feed_forward(model, 0, "", s.F);
   const Weight up_bias = s.bias_of(spec.up, s.F), down_bias = s.bias_of(spec.down, s.D);
   const auto forward = [=](const std::vector<Tensor>& in) {
     const Tensor x = add_bias(ops::linear(in[0], up), up_bias);
-    const Tensor active = gated ? ops::swiglu(ops::linear(in[0], gate), x) : ops::gelu(x, form);
+    const Tensor active = gated ? gate_and_up(ops::linear(in[0], gate), x) : ops::gelu(x, form);
     return std::vector<Tensor>{add_bias(ops::linear(active, down), down_bias)};
   };
   const double flops = 3 * 2 * (gated ? 3 : 2) * s.elements() * double(s.F);

@@ -26,9 +26,11 @@ AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& 
                                const TensorRanks& ranks)
     : logits_name_(place + ".logits"), ranks_(ranks), num_heads_(held_heads(spec.heads, ranks.size())),
       kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), clip_(spec.clip),
-      norm_eps_(spec.norm_eps), qk_norm_(spec.qk_norm), rotates_(spec.rotates),
-      scales_rotation_(spec.scales_rotation), options_{.window = spec.window}, q_(spec.query, parameters),
-      k_(spec.key, parameters), v_(spec.value, parameters), o_(spec.out, parameters) {
+      norm_form_(spec.norm_eps, spec.norm_offset), qk_norm_(spec.qk_norm), rotates_(spec.rotates),
+      scales_rotation_(spec.scales_rotation), options_{.window = spec.window,
+                                                       .scale = spec.scale,
+                                                       .soft_cap = spec.soft_cap},
+      q_(spec.query, parameters), k_(spec.key, parameters), v_(spec.value, parameters), o_(spec.out, parameters) {
   if (qk_norm_ == QkNorm::kNone) return;
   q_norm_ = parameters.weight(spec.query_norm);
   k_norm_ = parameters.weight(spec.key_norm);
@@ -51,16 +53,16 @@ Tensor AttentionBlock::turn(const Tensor& x, const Weight& norm, const ops::Norm
 AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const Rotations& rotations) const {
   const ops::Rotation& rotation = scales_rotation_ ? rotations.scaled : rotations.unscaled;
   if (qk_norm_ == QkNorm::kWhole && !ranks_.alone()) return project_sharing_norm(x, rotation);
-  const ops::NormRope how{norm_of(qk_norm_), norm_eps_, clip_};
+  const ops::NormRope how{norm_of(qk_norm_), norm_form_.eps, clip_, norm_form_.offset};
   const Tensor v = values(x);
   return {turn(q_.forward(x), q_norm_, how, rotation, num_heads_),
           turn(k_.forward(x), k_norm_, how, rotation, kv_heads_), v};
 }
 
 AttentionBlock::Heads AttentionBlock::project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const {
-  const ops::NormRope then{ops::NormRope::Norm::kNone, norm_eps_, clip_};
+  const ops::NormRope then{ops::NormRope::Norm::kNone, norm_form_.eps, clip_};
   const Tensor v = values(x);
-  const auto [q, k] = rms_norm_over_ranks({q_.forward(x), k_.forward(x)}, q_norm_, k_norm_, norm_eps_, *ranks_.group);
+  const auto [q, k] = rms_norm_over_ranks({q_.forward(x), k_.forward(x)}, q_norm_, k_norm_, norm_form_, *ranks_.group);
   return {turn(q, {}, then, rotation, num_heads_), turn(k, {}, then, rotation, kv_heads_), v};
 }
 
@@ -71,7 +73,7 @@ Tensor AttentionBlock::output(const Tensor& attended) const {
 Tensor AttentionBlock::forward(const Tensor& x, const Rotations& rotations, const ops::DocumentLengths& documents,
                                const Watch& watch, const ops::TokenTree* tree) const {
   const auto [q, k, v] = project(x, rotations);
-  if (tree) return output(ops::tree_attention(q, k, v, *tree, options_.window));
+  if (tree) return output(ops::tree_attention(q, k, v, *tree, options_));
   if (!watch.wants_attention_logits()) return output(ops::attention(q, k, v, documents, options_));
   Tensor largest;
   const Tensor attended = ops::attention_with_logits(q, k, v, documents, largest, options_);
@@ -90,7 +92,7 @@ Tensor AttentionBlock::forward_cached(const Tensor& x, const CachedPass& pass, c
   cache.v.index_put_({pass.slots_N, pass.positions_N}, v[0]);
   if (pass.counts.of_row.empty()) return output(ops::attention(q, k, v, pass.documents, options_));
   const ops::KeyCounts& counts = options_.window > 0 ? pass.counts_in_window : pass.counts;
-  return output(ops::cache_attention(q[0], cache.k, cache.v, counts).unsqueeze(0));
+  return output(ops::cache_attention(q[0], cache.k, cache.v, counts, options_).unsqueeze(0));
 }
 
 }  // namespace athanor::inline blocks

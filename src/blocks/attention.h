@@ -25,8 +25,8 @@ struct KvCache {
 
 /// The rotations of a pass's tokens, [B, T, head_dim/2]; undefined where no layer reads them.
 struct Rotations {
-  ops::Rotation scaled;    ///< as the model's rope_scaling says
-  ops::Rotation unscaled;  ///< for layers that do not follow it
+  ops::Rotation scaled;    ///< as the model's rope_theta and rope_scaling say
+  ops::Rotation unscaled;  ///< for layers with a window that do not follow them
 };
 
 /// What a pass through the model appends to caches: the tokens of several texts, one text after the other, as one
@@ -92,7 +92,8 @@ class AttentionBlock {
   std::string logits_name_;  // the place for observers
   TensorRanks ranks_;
   int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
-  double clip_, norm_eps_;
+  double clip_;
+  ops::RmsForm norm_form_;
   QkNorm qk_norm_;
   bool rotates_, scales_rotation_;
   ops::AttentionOptions options_;

@@ -10,7 +10,10 @@ FeedForwardBlock::FeedForwardBlock(const FeedForwardSpec& spec, const ParameterS
 }
 
 Tensor FeedForwardBlock::forward(const Tensor& x) const {
-  if (gate_) return down_.product(ops::swiglu(gate_->forward(x), up_.forward(x)));
+  if (gate_) {
+    const auto gated = kind_ == FeedForwardKind::kGeGlu ? ops::geglu : ops::swiglu;
+    return down_.product(gated(gate_->forward(x), up_.forward(x)));
+  }
   return down_.product(ops::gelu(up_.forward(x), gelu_form(kind_)));
 }
 

@@ -7,7 +7,7 @@ namespace athanor::inline blocks {
 NormBlock::NormBlock(const NormSpec& spec, const ParameterStore& parameters)
     : weight_(spec.has_weight() ? parameters.weight(spec.weight()) : Weight{}),
       bias_(spec.has_bias() ? parameters.weight(spec.bias()) : Weight{}), is_rms_(spec.kind == NormKind::kRms),
-      eps_(spec.eps) {}
+      form_(spec.eps, spec.offset) {}
 
 ops::NormedSum read_stream(const std::optional<NormBlock>& norm, const Residual& residual) {
   if (norm) return norm->of(residual);
@@ -19,14 +19,14 @@ ops::NormedSum read_stream(const std::optional<NormBlock>& norm, const Residual&
 Tensor branch_of(const std::optional<NormBlock>& norm, const Tensor& y) { return norm ? norm->of(y) : y; }
 
 Tensor NormBlock::of(const Tensor& x) const {
-  return is_rms_ ? ops::rms_norm(x, weight_, eps_) : scaled(ops::layer_norm(x, eps_));
+  return is_rms_ ? ops::rms_norm(x, weight_, form_) : scaled(ops::layer_norm(x, form_.eps));
 }
 
 ops::NormedSum NormBlock::of(const Residual& residual) const {
   const auto& [x, branch] = residual;
   if (!branch.defined()) return {x, of(x)};
-  if (is_rms_) return ops::add_rms_norm(x, branch, weight_, eps_);
-  const ops::NormedSum both = ops::add_layer_norm(x, branch, eps_);
+  if (is_rms_) return ops::add_rms_norm(x, branch, weight_, form_);
+  const ops::NormedSum both = ops::add_layer_norm(x, branch, form_.eps);
   return {both.sum, scaled(both.normed)};
 }
 

@@ -40,7 +40,7 @@ class NormBlock {
 
   Weight weight_, bias_;  // undefined if the norm has none
   bool is_rms_ = true;
-  double eps_ = 0;
+  ops::RmsForm form_{0};
 };
 
 }  // namespace athanor::inline blocks

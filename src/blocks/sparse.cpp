@@ -1,5 +1,7 @@
 #include "blocks/sparse.h"
 
+#include "ops/row_gate.h"
+
 namespace athanor::inline blocks {
 
 SparseBlock::SparseBlock(const SparseSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& policy,
@@ -16,6 +18,13 @@ SparseBlock::SparseBlock(const SparseSpec& spec, const ParameterStore& parameter
   router_options_.balance_ranks = policy.balance_ranks;
   router_options_.noise = {policy.noise_stddev, policy.seed, spec.layer, {}};
   if (spec.shared) shared_.emplace(*spec.shared, parameters);
+  if (spec.shared_gate) shared_gate_.emplace(*spec.shared_gate, parameters);
+}
+
+// Returns a partial sum with several ranks, which all have the whole gate: its gradient is added up.
+Tensor SparseBlock::shared_experts(const Tensor& whole_TD, const Tensor& x_TD) const {
+  const Tensor y_TD = shared_->forward(x_TD);
+  return shared_gate_ ? ops::row_gate(y_TD, sum_gradient(shared_gate_->forward(whole_TD), ranks_)) : y_TD;
 }
 
 void SparseBlock::set_dispatch(std::shared_ptr<moe::Dispatch> dispatch) {
@@ -42,7 +51,7 @@ Tensor SparseBlock::forward(const TensorParallelInput& x, std::vector<moe::Routi
                                                        ids_TK.size(1), num_experts_);
   Tensor y_TD, shared_TD;
   const auto share = [&] {
-    if (shared_) shared_TD = shared_->forward(x_TD);
+    if (shared_) shared_TD = shared_experts(whole_TD, x_TD);
   };
   if (dispatch_) {
     y_TD = dispatch_->experts(x_TD, weights_TK, ids_TK, experts_, combine_, known, share);

@@ -49,7 +49,10 @@ class SparseBlock {
   moe::RouterOptions router_options_;
   Weight router_;
   ops::ExpertWeights experts_;
+  Tensor shared_experts(const Tensor& whole_TD, const Tensor& x_TD) const;
+
   std::optional<FeedForwardBlock> shared_;
+  std::optional<LinearBlock> shared_gate_;
   std::shared_ptr<moe::Dispatch> dispatch_;
 };
 

@@ -58,33 +58,22 @@ using Json = nlohmann::json;
 // Far above any model, as kMostLayers: it bounds the names that a damaged file makes us write.
 constexpr int64_t kMaxExpertsInAll = 10'000'000;
 
-const Family& read_family(const Json& json, const std::string& where, std::vector<std::string>& problems) {
-  const auto type = json_string(json, "model_type", where);
-  const Family* found = find_family(type);
-  ATHANOR_CHECK_CHECKPOINT(found, "{}: model_type \"{}\" is not supported; expected {}", where, type,
-                           expected_families());
-  const auto architectures = json.find("architectures");
-  if (architectures != json.end() && !architectures->is_null() && *architectures != Json{found->architecture}) {
-    problems.push_back(
-        fmt::format("architectures = {} is not supported, only [\"{}\"]", architectures->dump(), found->architecture));
-  }
-  return *found;
-}
-
 void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
   refuse_activation(family, json, problems);
   members.only("scale_attn_weights", true);
-  members.only("scale_attn_by_inverse_layer_idx", false);
+  if (!family.scales_by_layer) members.only("scale_attn_by_inverse_layer_idx", false);
   members.only("reorder_and_upcast_attn", false);
   const bool has_biases = family.biases != Biases::kNone;
   members.only("attention_bias", has_biases && family.bias_member == "attention_bias");
   members.only("mlp_bias", false);
-  if (has_biases && family.bias_member == "use_bias") members.only("use_bias", true);
+  if (has_biases && family.bias_member != "attention_bias" && !family.bias_member.empty())
+    members.only(family.bias_member.c_str(), true);
   if (family.parallel) members.only("use_parallel_residual", true);
   members.only("router_jitter_noise", 0.0);
   if (!family.partial_rotation) members.only("partial_rotary_factor", 1.0);
   if (!family.has_window) members.only("use_sliding_window", false);
+  members.only("use_bidirectional_attention", false);
   members.only("is_causal", true);
   members.only("is_encoder_decoder", false);
   members.only("add_cross_attention", false);
@@ -116,22 +105,54 @@ void read_layer_types(const Family& family, const Json& kinds, ModelConfig& m, s
     refuse("a layer of this family must have full attention");
 }
 
+// Older files have the number of layers from one without the window to the next.
+void read_window_pattern(const Family& family, JsonMembers& members, ModelConfig& m) {
+  const int64_t every = members.size(family.window_pattern.c_str(), family.full_attention_every);
+  if (m.sliding_window == 0 || every == family.full_attention_every) return;
+  for (int64_t l = every - 1; l < m.num_hidden_layers; l += every) m.full_attention_layers.push_back(l);
+}
+
 // `transformers` tells a window that is null from one that is absent.
 void read_windows(const Family& family, const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
   const size_t problems_before = problems.size();
   const auto given = json.find("sliding_window");
-  if (family.has_window && given != json.end())
+  if (family.sliding_window_switch && !members.boolean("use_sliding_window", false))
+    m.sliding_window = 0;
+  else if (family.has_window && given != json.end())
     m.sliding_window = given->is_null() ? 0 : members.size("sliding_window", 0);
-  if (family.sliding_window_switch && !members.boolean("use_sliding_window", false)) m.sliding_window = 0;
   if (problems.size() > problems_before || m.num_hidden_layers > kMostLayers) return;  // refused as a whole
   if (const auto* kinds = members.find("layer_types")) return read_layer_types(family, *kinds, m, problems);
+  if (!family.window_pattern.empty()) read_window_pattern(family, members, m);
   if (m.sliding_window == 0 && family.full_attention_every > 0)
     return problems.push_back("sliding_window = null is not supported: this family has layers with a window");
   if (m.sliding_window == 0 || !family.mixes_windows || !family.sliding_window_switch) return;
+  if (family.windows_alternate) {
+    const int64_t last = std::min(members.size("max_window_layers", 28, 0), m.num_hidden_layers);
+    for (int64_t l = 0; l < m.num_hidden_layers; ++l)
+      if (l >= last || (l + 1) % 2 == 0) m.full_attention_layers.push_back(l);
+    if (last == 0) m.sliding_window = 0, m.full_attention_layers.clear();
+    return;
+  }
   const int64_t full = std::min(members.size("max_window_layers", 28, 0), m.num_hidden_layers);
   if (full == m.num_hidden_layers) m.sliding_window = 0;
   for (int64_t l = 0; m.sliding_window > 0 && l < full; ++l) m.full_attention_layers.push_back(l);
+}
+
+// `transformers` tells a cap that is null, which is none, from one that is absent.
+void read_logits(const Family& family, const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  const auto read_cap = [&](const char* key, bool has_cap, double& cap) {
+    if (!has_cap) return members.absent(key);
+    if (json.contains(key)) cap = json[key].is_null() ? 0 : members.number(key, 0);
+    if (json.contains(key) && !json[key].is_null() && cap == 0)
+      problems.push_back(fmt::format("{} = 0 is not supported: a cap is above 0, and null is none", key));
+  };
+  read_cap("attn_logit_softcapping", family.caps_attention, m.attn_logit_softcapping);
+  read_cap("final_logit_softcapping", family.caps_output, m.final_logit_softcapping);
+  if (family.scales_by_layer)
+    m.scale_attn_by_inverse_layer_idx = members.boolean("scale_attn_by_inverse_layer_idx", false);
+  if (family.scales_queries) m.query_pre_attn_scalar = members.size("query_pre_attn_scalar", m.query_pre_attn_scalar);
 }
 
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
@@ -156,6 +177,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   if (family.clips_qkv) m.clip_qkv = members.number("clip_qkv", 0.0);
   if (family.fixed_norm_eps == 0) m.rms_norm_eps = members.number(own("rms_norm_eps"), m.rms_norm_eps);
   read_windows(family, json, m, problems);
+  read_logits(family, json, m, problems);
   if (family.positions == Positions::kRotary) read_hf_rope(family, json, m, problems);
   if (family.sparse) {
     m.num_experts = members.size(own("num_experts"), members.size("num_local_experts", m.num_experts));
@@ -164,10 +186,56 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   }
   if (family.mixed_layers) {
     m.moe_intermediate_size = members.size("moe_intermediate_size", m.moe_intermediate_size);
+    if (family.has_shared_experts)
+      m.shared_expert_intermediate_size =
+          members.size("shared_expert_intermediate_size", m.shared_expert_intermediate_size);
     m.decoder_sparse_step = members.size("decoder_sparse_step", 1);
     m.mlp_only_layers = members.indices("mlp_only_layers");
   }
   return m;
+}
+
+// What the file has that a family does not compute or read.
+std::vector<std::string> differences_from(const Family& family, const Json& json) {
+  std::vector<std::string> found;
+  read_model(family, json, found);
+  refuse_what_we_do_not_compute(family, json, found);
+  for (std::string& member : find_unknown_members(family, json)) found.push_back(std::move(member));
+  const bool has_experts = json.contains("num_experts") || json.contains("num_local_experts");
+  if (has_experts != family.sparse) found.push_back(has_experts ? "it has no experts" : "it has experts");
+  return found;
+}
+
+// Returns "the nearest is gemma2, which has no …": the family whose name begins like `type`, or else the one that
+// differs in the least.
+std::string nearest_family(const std::string& type, const Json& json) {
+  const Family* nearest = nullptr;
+  std::vector<std::string> least;
+  size_t longest = 0;
+  for (const Family& family : families()) {
+    size_t same = 0;
+    while (same < type.size() && same < family.name.size() && type[same] == family.name[same]) ++same;
+    if (same < 3) same = 0;
+    std::vector<std::string> found = differences_from(family, json);
+    if (nearest && (same < longest || (same == longest && found.size() >= least.size()))) continue;
+    nearest = &family, least = std::move(found), longest = same;
+  }
+  return least.empty()
+             ? fmt::format("the nearest is {}, which reads the same members and may compute others", nearest->name)
+             : fmt::format("the nearest is {}, which differs in: {}", nearest->name, join_first(least, 8, "; "));
+}
+
+const Family& read_family(const Json& json, const std::string& where, std::vector<std::string>& problems) {
+  const auto type = json_string(json, "model_type", where);
+  const Family* found = find_family(type);
+  ATHANOR_CHECK_CHECKPOINT(found, "{}: model_type \"{}\" is not supported; expected {}; {}", where, type,
+                           expected_families(), nearest_family(type, json));
+  const auto architectures = json.find("architectures");
+  if (architectures != json.end() && !architectures->is_null() && *architectures != Json{found->architecture}) {
+    problems.push_back(
+        fmt::format("architectures = {} is not supported, only [\"{}\"]", architectures->dump(), found->architecture));
+  }
+  return *found;
 }
 
 /// Refuses sizes that no machine has, so that products of shapes can be counted everywhere.
@@ -245,9 +313,18 @@ void write_windows(const Family& family, const ModelConfig& m, Json& json) {
   json["layer_types"] = Json::array();
   for (int64_t l = 0; l < m.num_hidden_layers; ++l)
     json["layer_types"].push_back(m.window_of(l) > 0 ? "sliding_attention" : "full_attention");
-  if (m.sliding_window > 0 && family.sliding_window_switch)
+  if (m.sliding_window > 0 && family.sliding_window_switch && !family.windows_alternate)
     json["max_window_layers"] =
         std::ranges::find(json["layer_types"], "sliding_attention") - json["layer_types"].begin();
+}
+
+void write_logits(const Family& family, const ModelConfig& m, Json& json) {
+  const auto cap = [](double value) { return value > 0 ? Json(value) : Json(); };
+  if (family.caps_attention) json["attn_logit_softcapping"] = cap(m.attn_logit_softcapping);
+  if (family.caps_output) json["final_logit_softcapping"] = cap(m.final_logit_softcapping);
+  if (family.scales_by_layer) json["scale_attn_by_inverse_layer_idx"] = m.scale_attn_by_inverse_layer_idx;
+  if (family.scales_queries)
+    json["query_pre_attn_scalar"] = m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : m.head_dim();
 }
 
 void write_experts(const Family& family, const HfConfig& config, Json& json) {
@@ -261,6 +338,7 @@ void write_experts(const Family& family, const HfConfig& config, Json& json) {
   }
   if (family.mixed_layers) {
     json["moe_intermediate_size"] = m.expert_intermediate_size();
+    if (family.has_shared_experts) json["shared_expert_intermediate_size"] = m.shared_intermediate_size();
     json["decoder_sparse_step"] = m.decoder_sparse_step;
     json["mlp_only_layers"] = m.mlp_only_layers;
   }
@@ -302,6 +380,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   if (family.parallel) json["use_parallel_residual"] = true;
   if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
   write_windows(family, m, json);
+  write_logits(family, m, json);
   if (family.positions == Positions::kRotary) write_hf_rope(family, m, json);
   if (family.clips_qkv) json["clip_qkv"] = m.clip_qkv > 0 ? Json(m.clip_qkv) : Json();
   if (family.fixed_norm_eps == 0) json[own("rms_norm_eps")] = m.rms_norm_eps;

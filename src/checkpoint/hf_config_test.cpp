@@ -339,6 +339,66 @@ TEST(HfConfig, ScaledRotationIsThatOfLayersWithoutAWindow) {
               "expected an object with full_attention and sliding_attention");
 }
 
+TEST(HfConfig, CapsOfLogitsAndTheScaleOfQueriesAreReadAsTransformersReadsThem) {
+  const auto model = [](const char* family, const Json& members) { return parse(small(family, members)).model; };
+  const ModelConfig absent = model("gemma2", Json::object());
+  EXPECT_EQ(absent.attn_logit_softcapping, 50);
+  EXPECT_EQ(absent.final_logit_softcapping, 30);
+  EXPECT_EQ(absent.query_pre_attn_scalar, 256);
+  EXPECT_EQ(absent.head_dim(), 256);
+  EXPECT_EQ(absent.window_of(0), 4096);
+  EXPECT_EQ(absent.window_of(1), 0) << "every second layer has none";
+  const Json none{{"attn_logit_softcapping", nullptr}, {"final_logit_softcapping", nullptr}};
+  EXPECT_EQ(model("gemma2", none).attn_logit_softcapping, 0);
+  const Json written = Json::parse(hf_config_text(parse(small("gemma2", none)), Dtype::kF32));
+  EXPECT_TRUE(written["attn_logit_softcapping"].is_null() && written["final_logit_softcapping"].is_null());
+  EXPECT_EQ(written["hidden_activation"], "gelu_pytorch_tanh");
+  EXPECT_EQ(model("gemma3_text", Json::object()).final_logit_softcapping, 0);
+  EXPECT_EQ(model("gemma3_text", {{"final_logit_softcapping", 30.0}}).final_logit_softcapping, 30);
+  const auto refused = [](const char* family, const Json& members) {
+    return refusal(small(family, members), Json::object());
+  };
+  EXPECT_SAYS(refused("gemma3_text", {{"attn_logit_softcapping", 50.0}}), "attn_logit_softcapping = 50.0");
+  EXPECT_SAYS(refused("gemma2", {{"attn_logit_softcapping", 0}}), "attn_logit_softcapping = 0 is not supported");
+  EXPECT_SAYS(refused("gemma2", {{"use_bidirectional_attention", true}}), "use_bidirectional_attention = true");
+  EXPECT_SAYS(refused("gemma2", {{"hidden_activation", "gelu"}}), "hidden_activation = \"gelu\"");
+  EXPECT_SAYS(refused("llama", {{"final_logit_softcapping", 30.0}}), "final_logit_softcapping = 30.0");
+  EXPECT_SAYS(refused("gemma2", {{"query_pre_attn_scalar", 0.5}}), "query_pre_attn_scalar");
+}
+
+TEST(HfConfig, TheSharedExpertOfQwen2MoeHasAWidthOfItsOwn) {
+  const Json members{{"num_experts", 6}, {"num_experts_per_tok", 2}, {"moe_intermediate_size", 8}};
+  Json wide = members;
+  wide["shared_expert_intermediate_size"] = 20;
+  const auto config = parse(small("qwen2_moe", wide));
+  EXPECT_EQ(config.model.shared_intermediate_size(), 20);
+  EXPECT_EQ(parse(small("qwen2_moe", members)).model.shared_intermediate_size(), 5632);
+  EXPECT_EQ(Json::parse(hf_config_text(config, Dtype::kF32))["shared_expert_intermediate_size"], 20);
+  EXPECT_SAYS(refusal(small("qwen2_moe", {{"qkv_bias", false}}), Json::object()), "qkv_bias = false");
+  Json windows = members;
+  windows.update({{"use_sliding_window", true}, {"sliding_window", 9}, {"max_window_layers", 3}});
+  EXPECT_EQ(parse(small("qwen2_moe", windows)).model.full_attention_layers, (std::vector<int64_t>{1, 3}))
+      << "of the first three layers every second has the window";
+}
+
+TEST(HfConfig, LayersWithAWindowOfGemma3HaveABaseOfTheirOwn) {
+  const auto model = [](const Json& members) { return parse(small("gemma3_text", members)).model; };
+  EXPECT_EQ(model(Json::object()).rope_theta, 1e6);
+  EXPECT_EQ(model(Json::object()).window_rope_theta, 1e4);
+  // As version 4 writes them.
+  const ModelConfig old = model({{"rope_theta", 500.0}, {"rope_local_base_freq", 50.0}, {"sliding_window_pattern", 2}});
+  EXPECT_EQ(old.rope_theta, 500);
+  EXPECT_EQ(old.window_rope_theta, 50);
+  EXPECT_EQ(old.full_attention_layers, (std::vector<int64_t>{1, 3}));
+  const Json full{{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 700.0}};
+  const Json nested{{"rope_parameters", {{"full_attention", full}, {"sliding_attention", {{"rope_theta", 70.0}}}}}};
+  const ModelConfig now = model(nested);
+  EXPECT_EQ(now.rope_scaling.factor, 8);
+  EXPECT_EQ(now.window_rope_theta, 70);
+  const auto config = parse(small("gemma3_text", nested));
+  EXPECT_EQ(parse_hf_config(hf_config_text(config, Dtype::kF32), "x").model, config.model);
+}
+
 TEST(HfConfig, RatesOfDropoutAreKept) {
   const auto config = parse(small("starcoder2", {{"residual_dropout", 0.1}, {"attention_dropout", 0.0}}));
   EXPECT_EQ(config.dropouts, (std::map<std::string, double>{{"residual_dropout", 0.1}}));
@@ -362,8 +422,13 @@ TEST(HfConfig, OptionsThatWeDoNotComputeAreRefusedByName) {
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {48}}}), "mlp_only_layers has 48");
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", {-1}}}), "mlp_only_layers is [-1]");
   EXPECT_SAYS(refusal(olmoe(), {{"quantization_config", {{"bits", 4}}}}), "quantization_config");
-  EXPECT_SAYS(refusal(olmoe(), {{"model_type", "mamba"}}),
-              "model_type \"mamba\" is not supported; expected one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3");
+  EXPECT_SAYS(
+      refusal(olmoe(), {{"model_type", "mamba"}}),
+      "model_type \"mamba\" is not supported; expected one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe");
+  EXPECT_SAYS(refusal(olmoe(), {{"model_type", "mamba"}}), "the nearest is olmoe, which reads the same members");
+  EXPECT_SAYS(refusal(small("gemma", {{"hidden_activation", "gelu"}, {"blocks", 3}}), Json::object()),
+              "the nearest is gemma2, which differs in: hidden_activation = \"gelu\" is not supported");
+  EXPECT_SAYS(refusal(small("gemma", {{"blocks", 3}}), Json::object()), "blocks = 3");
   EXPECT_SAYS(refusal(olmoe(), {{"architectures", {"OlmoeModel"}}}), "architectures = [\"OlmoeModel\"]");
 }
 

@@ -12,6 +12,7 @@ namespace {
 // Members of every configuration in `transformers` that change no logits of the families here, and those that other
 // programs leave. Members that we read, or refuse with any other value than one, are in the second list.
 const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation",
+                                                           "_sliding_window_pattern",
                                                            "_attn_implementation_autoset",
                                                            "_flash_attn_2_enabled",
                                                            "_name_or_path",
@@ -88,11 +89,13 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "architectures",
                                                          "attention_bias",
                                                          "attention_dropout",
+                                                         "attn_logit_softcapping",
                                                          "bos_token_id",
                                                          "clip_qkv",
                                                          "decoder_sparse_step",
-                                                         "eos_token_id",
                                                          "embedding_dropout",
+                                                         "eos_token_id",
+                                                         "final_logit_softcapping",
                                                          "head_dim",
                                                          "hidden_act",
                                                          "hidden_dropout",
@@ -118,10 +121,13 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "original_max_position_embeddings",
                                                          "pad_token_id",
                                                          "partial_rotary_factor",
+                                                         "qkv_bias",
                                                          "quantization_config",
+                                                         "query_pre_attn_scalar",
                                                          "reorder_and_upcast_attn",
                                                          "residual_dropout",
                                                          "rms_norm_eps",
+                                                         "rope_local_base_freq",
                                                          "rope_parameters",
                                                          "rope_scaling",
                                                          "rope_theta",
@@ -129,9 +135,12 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "router_jitter_noise",
                                                          "scale_attn_by_inverse_layer_idx",
                                                          "scale_attn_weights",
+                                                         "shared_expert_intermediate_size",
                                                          "sliding_window",
+                                                         "sliding_window_pattern",
                                                          "tie_word_embeddings",
                                                          "use_bias",
+                                                         "use_bidirectional_attention",
                                                          "use_parallel_residual",
                                                          "use_sliding_window",
                                                          "vocab_size"};
@@ -142,7 +151,12 @@ bool is_of_others(const Family& family, const std::string& name) {
                                                             "rope_theta"};
   if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
   if (!family.grouped_keys && name == "num_key_value_heads") return true;
-  if (name == "use_bias") return family.bias_member != name;
+  if (name == "attn_logit_softcapping" || name == "final_logit_softcapping") return false;  // refused
+  if (name == "query_pre_attn_scalar") return !family.scales_queries;
+  if (name == "rope_local_base_freq") return !family.windows_own_theta;
+  if (name == "sliding_window_pattern") return family.window_pattern != name;
+  if (name == "use_bias" || name == "qkv_bias") return family.bias_member != name;
+  if (name == "shared_expert_intermediate_size") return !family.has_shared_experts;
   if (name == "use_parallel_residual") return !family.parallel;
   return family.config_names.contains(name) && !family.config_aliases.contains(name);
 }

@@ -17,10 +17,10 @@ const std::set<std::string> kKnownMembers = {
     "high_freq_factor", "beta_slow", "attention_factor", "mscale",
     "mscale_all_dim",   "truncate"};
 
-// Returns what rotates the layers without a window, resolved as the class of olmo3 does it: rope_scaling and a theta
-// outside belong to these layers alone. Those with a window, if there are any, must have the same theta, and no
-// scaling.
-Json rope_of_full_layers(const Family& family, const Json& config, const ModelConfig& model,
+// Returns what rotates the layers without a window, resolved as the classes of olmo3 and gemma3_text do it:
+// rope_scaling and a theta outside belong to these layers alone. Those with a window, if there are any, have no
+// scaling, and the same theta, unless the family has one for them.
+Json rope_of_full_layers(const Family& family, const Json& config, ModelConfig& model,
                          std::vector<std::string>& problems) {
   JsonMembers top(config, problems);
   Json full{{"rope_type", "default"}}, sliding = full;
@@ -37,13 +37,18 @@ Json rope_of_full_layers(const Family& family, const Json& config, const ModelCo
   if (const auto* scaling = top.find("rope_scaling"); scaling && scaling->is_object()) full.update(*scaling);
   const double theta = family.defaults.rope_theta;
   if (!full.contains("rope_theta")) full["rope_theta"] = top.number("rope_theta", theta);
-  if (!sliding.contains("rope_theta")) sliding["rope_theta"] = theta;
+  if (!sliding.contains("rope_theta"))
+    sliding["rope_theta"] =
+        family.windows_own_theta ? top.number("rope_local_base_freq", family.defaults.window_rope_theta) : theta;
   bool any_window = false;
   for (int64_t l = 0; l < std::min(model.num_hidden_layers, kMostLayers); ++l) any_window |= model.window_of(l) > 0;
   if (!any_window) return full;
   JsonMembers members(sliding, problems);
   for (const char* type : {"rope_type", "type"}) members.only(type, "default");
-  if (sliding["rope_theta"] != full["rope_theta"])
+  if (family.windows_own_theta) {
+    model.window_rope_theta = members.number("rope_theta", 0);
+    if (!(model.window_rope_theta > 0)) members.complain("rope_theta", sliding["rope_theta"], "a number above 0");
+  } else if (sliding["rope_theta"] != full["rope_theta"])
     problems.push_back(
         fmt::format("rope_theta is {} in layers without a window and {} in those with one: one for both is supported",
                     full["rope_theta"].dump(), sliding["rope_theta"].dump()));
@@ -171,8 +176,10 @@ void write_hf_rope(const Family& family, const ModelConfig& m, Json& config) {
     config[own_name(family, "partial_rotary_factor")] = rope["partial_rotary_factor"] = m.partial_rotary_factor;
   config["rope_parameters"] = rope;
   if (family.windows_unscaled)
-    config["rope_parameters"] = {{"full_attention", rope},
-                                 {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.rope_theta}}}};
+    config["rope_parameters"] = {
+        {"full_attention", rope},
+        {"sliding_attention", {{"rope_type", "default"}, {"rope_theta", m.theta_in_windows()}}}};
+  if (family.windows_own_theta) config["rope_local_base_freq"] = m.theta_in_windows();  // version 4
 }
 
 }  // namespace athanor::inline checkpoint

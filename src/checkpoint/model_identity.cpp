@@ -113,8 +113,10 @@ void copy_fields(ModelConfig from, ModelConfig& to, const std::vector<std::strin
 bool is_younger_than_checkpoints(const std::string& key) {
   return key.starts_with("rope_scaling.") || key == "head_dim" || key == "moe_intermediate_size" ||
          key == "decoder_sparse_step" || key == "mlp_only_layers" || key == "router_score" ||
-         key == "routed_scaling_factor" || key == "num_shared_experts" || key == "sliding_window" ||
-         key == "partial_rotary_factor" || key == "full_attention_layers";
+         key == "routed_scaling_factor" || key == "num_shared_experts" || key == "shared_expert_intermediate_size" ||
+         key == "sliding_window" || key == "partial_rotary_factor" || key == "full_attention_layers" ||
+         key == "window_rope_theta" || key == "query_pre_attn_scalar" || key == "scale_attn_by_inverse_layer_idx" ||
+         key == "attn_logit_softcapping" || key == "final_logit_softcapping";
 }
 
 }  // namespace
@@ -127,6 +129,12 @@ nlohmann::json model_identity(const ModelConfig& model) {
   if (copy.moe_intermediate_size == copy.intermediate_size) copy.moe_intermediate_size = 0;
   auto& original = copy.rope_scaling.original_max_position_embeddings;
   if (original == 0 && uses_original_length(copy.rope_scaling)) original = model.max_position_embeddings;
+  if (copy.query_pre_attn_scalar == copy.head_dim()) copy.query_pre_attn_scalar = 0;
+  if (copy.window_rope_theta == copy.rope_theta) copy.window_rope_theta = 0;
+  if (model.shared_expert_intermediate_size % model.expert_intermediate_size() == 0) {
+    copy.num_shared_experts = model.shared_intermediate_size() / model.expert_intermediate_size();
+    copy.shared_expert_intermediate_size = 0;
+  }
   copy.norm_topk_prob = model.norms_topk();
   copy.full_attention_layers.clear();
   for (int64_t l = 0; copy.sliding_window > 0 && l < copy.num_hidden_layers; ++l)

@@ -26,7 +26,8 @@ std::vector<std::string> find_overflows(const RunConfig& config);
 std::vector<std::string> find_balance_contradictions(const RunConfig& config);
 
 /// Returns why optimizer.scaling cannot be followed, a line for each reason: no base_width, an optimizer without a
-/// rule, a tied output layer behind a norm without weights, or a base_width without scaling. Empty: it can.
+/// rule, a family without a rule, a tied output layer behind a norm without weights, or a base_width without scaling.
+/// Empty: it can.
 /// find_contradictions has these lines, unless the model comes from a folder: then call this when it is resolved.
 std::vector<std::string> find_scaling_contradictions(const RunConfig& config);
 

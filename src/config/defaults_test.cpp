@@ -56,6 +56,7 @@ TEST(Defaults, EveryFamilyNeedsNothingElse) {
     const ModelConfig model = parse_run_config(text, "run.toml").model;
     EXPECT_EQ(model.num_experts, find_family(family)->sparse ? 16 : 0);
     EXPECT_EQ(model.num_experts_per_tok, find_family(family)->sparse ? 4 : 0);
+    EXPECT_EQ(model.num_shared_experts, find_family(family)->has_shared_experts ? 1 : 0);
     if (!find_family(family)->sparse) continue;
     EXPECT_EQ(parse_run_config(text, "run.toml", {"model.num_experts=32"}).model.num_experts_per_tok, 4);
     EXPECT_EQ(parse_run_config(text, "run.toml", {"model.num_experts=2"}).model.num_experts_per_tok, 2);

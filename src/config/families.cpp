@@ -130,6 +130,27 @@ Family qwen2() {
   return f;
 }
 
+// Every sparse layer has a shared expert, whose result a gate of each token scales.
+Family qwen2_moe() {
+  Family f = qwen2();
+  f.name = "qwen2_moe";
+  f.architecture = "Qwen2MoeForCausalLM";
+  f.names.shared_experts = "shared_expert";
+  f.names.shared_gate = "shared_expert_gate";
+  f.bias_member = "qkv_bias";
+  f.sparse = f.has_shared_experts = f.mixed_layers = true;
+  f.windows_alternate = true;
+  f.defaults = defaults(151936, 2048, 24, 16, 16, 5632, 32768, 1e-6);
+  f.defaults.num_experts = 60;
+  f.defaults.num_experts_per_tok = 4;
+  f.defaults.moe_intermediate_size = 1408;
+  f.defaults.num_shared_experts = 1;
+  f.defaults.shared_expert_intermediate_size = 5632;
+  f.defaults.sliding_window = 4096;
+  f.default_aux_loss_coef = 0.001;
+  return f;
+}
+
 Family mistral() {
   Family f = named("mistral", "MistralForCausalLM");
   f.bias_member = "";
@@ -231,6 +252,52 @@ Family phi3() {
   return f;
 }
 
+// Gemma Team 2024: norms before and after each part, whose scales begin as 0 and stand for 1, caps of logits, and every
+// second layer without a window.
+Family gemma2() {
+  Family f = named("gemma2", "Gemma2ForCausalLM");
+  f.names.attention_out_norm = "post_attention_layernorm";
+  f.names.feed_forward_norm = "pre_feedforward_layernorm";
+  f.names.feed_forward_out_norm = "post_feedforward_layernorm";
+  f.norm_offset = 1;
+  f.scales_queries = f.caps_attention = f.caps_output = f.scales_embedding = true;
+  f.feed_forward = FeedForwardKind::kGeGlu;
+  f.activation = "gelu_pytorch_tanh";
+  f.free_head_dim = true;
+  f.has_window = f.mixes_windows = true;
+  f.full_attention_every = 2;
+  f.config_names = {{"hidden_act", "hidden_activation"}};
+  f.config_aliases = {"hidden_act"};
+  f.defaults = defaults(256000, 2304, 26, 8, 4, 9216, 8192, 1e-6);
+  f.defaults.attention_head_dim = f.defaults.query_pre_attn_scalar = 256;
+  f.defaults.attn_logit_softcapping = 50;
+  f.defaults.final_logit_softcapping = 30;
+  f.defaults.sliding_window = 4096;
+  f.defaults.tie_word_embeddings = true;
+  f.default_bos = 2;
+  f.default_eos = 1;
+  f.default_pad = 0;
+  return f;
+}
+
+// Gemma Team 2025: a norm of queries and keys in each head instead of the cap of attention's logits.
+Family gemma3_text() {
+  Family f = gemma2();
+  f.name = "gemma3_text";
+  f.architecture = "Gemma3ForCausalLM";
+  f.qk_norm = QkNorm::kHead;
+  f.caps_attention = false;
+  f.full_attention_every = 6;
+  f.window_pattern = "sliding_window_pattern";
+  f.windows_unscaled = f.windows_own_theta = true;
+  f.defaults.vocab_size = 262208;
+  f.defaults.max_position_embeddings = 131072;
+  f.defaults.rope_theta = 1e6;
+  f.defaults.window_rope_theta = 1e4;
+  f.defaults.attn_logit_softcapping = f.defaults.final_logit_softcapping = 0;
+  return f;
+}
+
 // Radford et al. 2019; the sizes are those of its smallest model.
 Family gpt2() {
   Family f = named("gpt2", "GPT2LMHeadModel");
@@ -253,6 +320,7 @@ Family gpt2() {
   f.biases = Biases::kAll;
   f.bias_member = "";
   f.transposed = true;
+  f.scales_by_layer = true;
   f.small_residuals = true;
   f.grouped_keys = false;
   f.config_names = {{"hidden_size", "n_embd"},
@@ -277,12 +345,14 @@ Family gpt2() {
 std::vector<std::string> activation_names(FeedForwardKind kind) {
   if (kind == FeedForwardKind::kSwiGlu) return {"silu"};
   if (kind == FeedForwardKind::kGelu) return {"gelu"};
+  if (kind == FeedForwardKind::kGeGlu) return {"gelu_pytorch_tanh"};
   return {"gelu_new", "gelu_pytorch_tanh"};
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(),      olmo2(),   olmo3(),   olmoe(),      llama(), qwen2(),    qwen3(),
-                                          qwen3_moe(), mistral(), mixtral(), starcoder2(), gpt2(),  gpt_neox(), phi3()};
+  static const std::vector<Family> all = {olmo(),      olmo2(),    olmo3(),     olmoe(),   llama(),      qwen2(),
+                                          qwen2_moe(), qwen3(),    qwen3_moe(), mistral(), mixtral(),    starcoder2(),
+                                          gpt2(),      gpt_neox(), phi3(),      gemma2(),  gemma3_text()};
   return all;
 }
 
@@ -308,7 +378,8 @@ const Family& family_of(const ModelConfig& model) {
 
 std::vector<std::string> router_features(const ModelConfig& m) {
   std::vector<std::string> keys;
-  if (m.num_shared_experts > 0) keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
+  if ((m.num_shared_experts > 0) != family_of(m).has_shared_experts)
+    keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
   if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
   if (m.routed_scaling_factor != 1)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
@@ -325,6 +396,14 @@ std::vector<std::string> beyond_family(const ModelConfig& m) {
 double residual_deviation(const ModelConfig& model) {
   if (!family_of(model).small_residuals) return 1;
   return 1 / std::sqrt(2 * static_cast<double>(model.num_hidden_layers));
+}
+
+double embedding_scale(const ModelConfig& model) {
+  return family_of(model).scales_embedding ? std::sqrt(static_cast<double>(model.hidden_size)) : 1;
+}
+
+bool ModelConfig::rotates_windows_apart() const {
+  return family_of(*this).windows_unscaled && (rope_scaling != RopeScaling{} || theta_in_windows() != rope_theta);
 }
 
 double norm_eps(const ModelConfig& model) {

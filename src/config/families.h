@@ -29,7 +29,13 @@ enum class FeedForwardKind {
   kSwiGlu,    // down(silu(gate(x)) · up(x))
   kGelu,      // down(gelu(up(x)))
   kGeluTanh,  // the same with GELU in the approximation with tanh
+  kGeGlu,     // down(gelu(gate(x)) · up(x)), GELU in the approximation with tanh
 };
+
+/// Whether it has the third matrix, of the gate.
+inline bool has_gate(FeedForwardKind kind) {
+  return kind == FeedForwardKind::kSwiGlu || kind == FeedForwardKind::kGeGlu;
+}
 
 /// Returns the names of the activation in config.json.
 std::vector<std::string> activation_names(FeedForwardKind kind);
@@ -59,7 +65,8 @@ struct FamilyNames {
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
-              shared_experts = "shared_experts";
+              shared_experts = "shared_experts",
+              shared_gate = "";    ///< a gate of the shared experts' result; "": there is none
   std::string fused_qkv = "";      ///< the tensor in files that has query, key and value; "" if none has
   std::string fused_gate_up = "";  ///< that which has gate and up of a dense layer
 };
@@ -70,7 +77,13 @@ struct Family {
   FamilyNames names = {};
   NormKind norm = NormKind::kRms;
   double fixed_norm_eps = 0;  ///< epsilon of all norms; 0: that of the model (rms_norm_eps)
+  double norm_offset = 0;     ///< is added to the scale of every norm: 1 if the scales begin as 0
   QkNorm qk_norm = QkNorm::kNone;
+  bool scales_queries = false;    ///< has model.query_pre_attn_scalar
+  bool scales_by_layer = false;   ///< has model.scale_attn_by_inverse_layer_idx
+  bool caps_attention = false;    ///< has model.attn_logit_softcapping
+  bool caps_output = false;       ///< has model.final_logit_softcapping
+  bool scales_embedding = false;  ///< the embedding's rows are multiplied by √hidden_size
   Positions positions = Positions::kRotary;
   FeedForwardKind feed_forward = FeedForwardKind::kSwiGlu;
   Biases biases = Biases::kNone;
@@ -83,6 +96,7 @@ struct Family {
   bool scales_rotation = true;         ///< has model.rope_scaling
   bool small_residuals = false;        ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
   bool sparse = false;                 ///< has experts
+  bool has_shared_experts = false;     ///< in each sparse layer, in its class too
   bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
   bool grouped_keys = true;            ///< several query heads may share a key head
   bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads
@@ -91,10 +105,13 @@ struct Family {
   bool norms_topk = false;             ///< as if model.norm_topk_prob were true, which is no member of config.json
   bool has_window = false;             ///< has model.sliding_window
   bool mixes_windows = false;          ///< layers may differ in it: layer_types in config.json
+  bool windows_alternate = false;      ///< without layer_types, of the first layers only every second has the window
   bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
   /// One layer in this many attends without the window, where model.full_attention_layers is empty; 0: none does.
   int64_t full_attention_every = 0;
-  bool windows_unscaled = false;  ///< layers with a window rotate without model.rope_scaling
+  bool windows_unscaled = false;    ///< layers with a window rotate without model.rope_scaling …
+  bool windows_own_theta = false;   ///< … and have model.window_rope_theta
+  std::string window_pattern = "";  ///< the member of older config.json that is full_attention_every
 
   /// The names in config.json that differ from those of Llama: {"hidden_size", "n_embd"}, …
   std::map<std::string, std::string> config_names;
@@ -137,6 +154,9 @@ std::vector<std::string> beyond_family(const ModelConfig& model);
 /// Returns the initial standard deviation of the matrices whose outputs are added to the residual stream, in units of
 /// model.initializer_range: 1, or less in a family with small_residuals.
 double residual_deviation(const ModelConfig& model);
+
+/// Returns the factor of the embedding's rows: 1, or √hidden_size.
+double embedding_scale(const ModelConfig& model);
 
 /// Returns the epsilon of every norm of the model: the family's fixed_norm_eps, or else rms_norm_eps.
 double norm_eps(const ModelConfig& model);

@@ -24,8 +24,10 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
-      "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, gpt2, gpt_neox, "
-      "phi3, got "
+      "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
+      "gpt2, "
+      "gpt_neox, "
+      "phi3, gemma2, gemma3_text, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -41,12 +43,13 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED(
-      "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen3_moe, mixtral",
+      "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen2_moe, qwen3_moe, "
+      "mixtral",
       {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
   EXPECT_REFUSED(
-      "model.moe_intermediate_size (8) is for qwen3_moe alone",
+      "model.moe_intermediate_size (8) is for qwen2_moe, qwen3_moe alone",
       {"model.family=olmoe", "model.num_experts=4", "model.num_experts_per_tok=2", "model.moe_intermediate_size=8"});
   EXPECT_REFUSED("model.head_dim (15) must be even", {"model.family=llama", "model.head_dim=15"});
   EXPECT_REFUSED("model.num_attention_heads (7) must divide model.hidden_size (256)",
@@ -59,6 +62,21 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
                  {"model.family=gpt_neox", "model.head_dim=0", "model.partial_rotary_factor=0.1"});
   EXPECT_REFUSED("model.rope_scaling is not for phi3", {"model.family=phi3", "model.rope_scaling.factor=2"});
   EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_scaling.factor=2"});
+  EXPECT_REFUSED("every sparse layer of qwen2_moe has a shared expert; set it to at least 1",
+                 {"model.family=qwen2_moe", "model.num_experts=4", "model.num_shared_experts=0"});
+  EXPECT_REFUSED("model.shared_expert_intermediate_size (8) has no effect without model.num_shared_experts",
+                 {"model.family=olmoe", "model.num_experts=4", "model.num_experts_per_tok=2",
+                  "model.shared_expert_intermediate_size=8"});
+  EXPECT_REFUSED("model.attn_logit_softcapping (50) is for gemma2 alone",
+                 {"model.family=gemma3_text", "model.attn_logit_softcapping=50"});
+  EXPECT_REFUSED("model.final_logit_softcapping (30) is for gemma2, gemma3_text alone",
+                 {"model.family=llama", "model.final_logit_softcapping=30"});
+  EXPECT_REFUSED("model.query_pre_attn_scalar (64) is for gemma2, gemma3_text alone",
+                 {"model.family=qwen3", "model.query_pre_attn_scalar=64"});
+  EXPECT_REFUSED("model.scale_attn_by_inverse_layer_idx is for gpt2 alone",
+                 {"model.family=llama", "model.scale_attn_by_inverse_layer_idx=true"});
+  EXPECT_REFUSED("model.window_rope_theta (100) is for gemma3_text alone",
+                 {"model.family=gemma2", "model.window_rope_theta=100"});
   EXPECT_EQ(contradictions({"model.family=gpt2", "model.hidden_size=15", "model.num_attention_heads=3"}), "")
       << "5 numbers in a head: nothing turns pairs";
 }
@@ -77,11 +95,15 @@ TEST(Families, LayersWithoutTheWindowFollowTheListOrTheFamilysRule) {
   using Windows = std::vector<int64_t>;
   EXPECT_EQ(windows("olmo3", {}), (Windows{7, 7, 7, 0, 7}));
   EXPECT_EQ(windows("olmo3", {0, 4}), (Windows{0, 7, 7, 7, 0}));
+  EXPECT_EQ(windows("gemma2", {}), (Windows{7, 0, 7, 0, 7}));
   EXPECT_EQ(windows("mistral", {}), (Windows{7, 7, 7, 7, 7}));
   EXPECT_REFUSED(
-      "model.sliding_window (7) is for olmo3, qwen2, qwen3, qwen3_moe, mistral, mixtral, starcoder2, phi3 alone",
+      "model.sliding_window (7) is for olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, phi3, "
+      "gemma2, "
+      "gemma3_text "
+      "alone",
       {"model.family=llama", "model.sliding_window=7"});
-  EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen3 alone",
+  EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text alone",
                  {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});
   EXPECT_REFUSED("has no effect without model.sliding_window",
                  {"model.family=qwen2", "model.full_attention_layers=[1]"});

@@ -161,6 +161,10 @@ inline Check<double> fp32_up_to(double high) {
   return {fmt::format("a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
           [high](const double& x) { return x >= FLT_MIN && x <= high; }};
 }
+inline Check<double> zero_or_between(double low, double high) {
+  return {fmt::format("0, or a number from {:g} to {:g}", low, high),
+          [low, high](const double& x) { return x == 0 || (x >= low && x <= high); }};
+}
 inline Check<double> zero_or_fp32_up_to(double high) {
   return {fmt::format("0, or a number from {:.3g} to {:.3g}, which fp32 holds", FLT_MIN, high),
           [high](const double& x) { return x == 0 || (x >= FLT_MIN && x <= high); }};

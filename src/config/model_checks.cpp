@@ -120,10 +120,19 @@ void check_experts(const Family& family, const ModelConfig& m, Findings& found) 
   if (!family.sparse) {
     found.require(m.num_experts == 0, "model.num_experts ({}): family {} is dense; set it to 0, or model.family to {}",
                   m.num_experts, m.family, families_that(&Family::sparse));
+    found.require(m.shared_expert_intermediate_size == 0,
+                  "model.shared_expert_intermediate_size ({}): family {} is dense; set it to 0",
+                  m.shared_expert_intermediate_size, m.family);
     const auto beyond = router_features(m);
     found.require(beyond.empty(), "{}: family {} is dense and has no router", join(beyond), m.family);
     return;
   }
+  found.require(m.num_shared_experts > 0 || m.shared_expert_intermediate_size == 0,
+                "model.shared_expert_intermediate_size ({}) has no effect without model.num_shared_experts",
+                m.shared_expert_intermediate_size);
+  found.require(m.num_shared_experts > 0 || !family.has_shared_experts,
+                "model.num_shared_experts: every sparse layer of {} has a shared expert; set it to at least 1",
+                m.family);
   found.require(m.num_experts >= 1, "model.num_experts: family {} needs at least 1; set it, or choose a dense family",
                 m.family);
   found.require(m.num_experts_per_tok >= 1 && m.num_experts_per_tok <= std::max<int64_t>(m.num_experts, 1),
@@ -159,6 +168,9 @@ void check_layers(const Family& family, const ModelConfig& m, Findings& found) {
 void check_windows(const Family& family, const ModelConfig& m, Findings& found) {
   found.require(family.has_window || m.sliding_window == 0, "model.sliding_window ({}) is for {} alone; set it to 0",
                 m.sliding_window, families_that(&Family::has_window));
+  found.require(family.windows_own_theta || m.window_rope_theta == 0,
+                "model.window_rope_theta ({}) is for {} alone; set it to 0", m.window_rope_theta,
+                families_that(&Family::windows_own_theta));
   const auto& full = m.full_attention_layers;
   if (full.empty()) return;
   found.require(family.mixes_windows, "model.full_attention_layers is for {} alone; in family {} all layers are alike",
@@ -170,6 +182,19 @@ void check_windows(const Family& family, const ModelConfig& m, Findings& found) 
                   m.num_hidden_layers - 1);
   found.require(static_cast<int64_t>(full.size()) <= m.num_hidden_layers,
                 "model.full_attention_layers has {} entries for {} layers", full.size(), m.num_hidden_layers);
+}
+
+void check_logits(const Family& family, const ModelConfig& m, Findings& found) {
+  const auto alone = [&](const char* key, auto value, bool Family::*have) {
+    found.require(family.*have || value == 0, "model.{} ({}) is for {} alone; set it to 0", key, value,
+                  families_that(have));
+  };
+  alone("query_pre_attn_scalar", m.query_pre_attn_scalar, &Family::scales_queries);
+  found.require(family.scales_by_layer || !m.scale_attn_by_inverse_layer_idx,
+                "model.scale_attn_by_inverse_layer_idx is for {} alone; set it to false",
+                families_that(&Family::scales_by_layer));
+  alone("attn_logit_softcapping", m.attn_logit_softcapping, &Family::caps_attention);
+  alone("final_logit_softcapping", m.final_logit_softcapping, &Family::caps_output);
 }
 
 void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& found) {
@@ -248,6 +273,7 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   check_layers(family, model, found);
   check_rope_scaling(family, model, found);
   check_windows(family, model, found);
+  check_logits(family, model, found);
   found.require(family.clips_qkv || model.clip_qkv == 0, "model.clip_qkv ({}) is for {} alone; set it to 0",
                 model.clip_qkv, families_that(&Family::clips_qkv));
   return found.take();

@@ -52,14 +52,20 @@ struct ModelConfig {
   std::string router_score = "softmax";
   double routed_scaling_factor = 1.0;
   int64_t num_shared_experts = 0;
+  int64_t shared_expert_intermediate_size = 0;
   int64_t vocab_size = 8192;
   int64_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
+  double window_rope_theta = 0.0;
   double partial_rotary_factor = 1.0;
   double rms_norm_eps = 1e-5;
   double clip_qkv = 0.0;
   int64_t sliding_window = 0;
   std::vector<int64_t> full_attention_layers;
+  int64_t query_pre_attn_scalar = 0;
+  bool scale_attn_by_inverse_layer_idx = false;
+  double attn_logit_softcapping = 0.0;
+  double final_logit_softcapping = 0.0;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   RopeScaling rope_scaling;
@@ -77,7 +83,14 @@ struct ModelConfig {
     return moe_intermediate_size > 0 ? moe_intermediate_size : intermediate_size;
   }
   /// Width of the single feed-forward layer that the shared experts form together.
-  int64_t shared_intermediate_size() const { return num_shared_experts * expert_intermediate_size(); }
+  int64_t shared_intermediate_size() const {
+    return shared_expert_intermediate_size > 0 ? shared_expert_intermediate_size
+                                               : num_shared_experts * expert_intermediate_size();
+  }
+  /// rope_theta of layers with a window.
+  double theta_in_windows() const { return window_rope_theta > 0 ? window_rope_theta : rope_theta; }
+  /// True if layers with a window are rotated by other angles than those without.
+  bool rotates_windows_apart() const;
   /// Returns how many tokens a token of this layer, counted from 0, attends to, itself included; 0: all before it.
   int64_t window_of(int64_t layer) const;
   /// True if this layer, counted from 0, has experts.
@@ -92,51 +105,61 @@ struct ModelConfig {
     f.field("from", from,
             "start from this folder (of transformers, or a run's models/step-…): its config.json replaces "
             "the fields below and its weights, if it has any, the initialisation; \"\" starts from scratch");
-    f.field(
-        "family", family,
-        "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
-        "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
-        "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, mistral, mixtral, starcoder2, "
-        "gpt_neox, phi3 "
-        "(docs/families.md)",
-        one_of(family_names()));
+    f.field("family", family,
+            "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
+            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
+            "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, qwen2_moe, mistral, mixtral, "
+            "starcoder2, "
+            "gpt_neox, phi3, gemma2, gemma3_text "
+            "(docs/families.md)",
+            one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
     f.field("num_attention_heads", num_attention_heads, "query heads", between(1, kMaxWidth));
     f.field("num_key_value_heads", num_key_value_heads, "key and value heads; 0 means one for each query head",
             between(0, kMaxWidth));
     f.field("head_dim", attention_head_dim,
-            "width of a head (llama, mistral, mixtral, qwen3, qwen3_moe); 0 means hidden_size / num_attention_heads",
+            "width of a head (gemma2, gemma3_text, llama, mistral, mixtral, qwen3, qwen3_moe); 0 means hidden_size / "
+            "num_attention_heads",
             between(0, kMaxWidth));
-    f.field("intermediate_size", intermediate_size,
-            "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen3_moe: of its dense layers",
-            between(1, kMaxWidth));
-    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, mixtral, qwen3_moe)",
+    f.field(
+        "intermediate_size", intermediate_size,
+        "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen2_moe, qwen3_moe: of dense layers",
+        between(1, kMaxWidth));
+    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, mixtral, qwen2_moe, qwen3_moe)",
             between(0, kMaxExperts));
     f.field("num_experts_per_tok", num_experts_per_tok,
-            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen3_moe)", between(0, kMaxExperts));
+            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen2_moe, qwen3_moe)",
+            between(0, kMaxExperts));
     f.field("moe_intermediate_size", moe_intermediate_size,
-            "width of each expert (qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
+            "width of each expert (qwen2_moe, qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
-            "one layer in this many has experts, the others are dense (qwen3_moe)", between(1, kMaxLayers));
-    f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen3_moe)");
+            "one layer in this many has experts, the others are dense (qwen2_moe, qwen3_moe)", between(1, kMaxLayers));
+    f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen2_moe, qwen3_moe)");
     f.field("norm_topk_prob", norm_topk_prob,
-            "scale the chosen router probabilities to sum to 1 (olmoe, qwen3_moe; always in mixtral)");
+            "scale the chosen router probabilities to sum to 1 (olmoe, qwen2_moe, qwen3_moe; always in mixtral)");
     f.field("router_score", router_score,
             "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
-            "DeepSeek-V3 (olmoe, mixtral, qwen3_moe; sigmoid cannot be exported)",
+            "DeepSeek-V3 (olmoe, mixtral, qwen2_moe, qwen3_moe; sigmoid cannot be exported)",
             one_of(words_of<RouterScore>()));
     f.field("routed_scaling_factor", routed_scaling_factor,
-            "multiplies the weights of the chosen experts (olmoe, mixtral, qwen3_moe; other than 1 cannot be exported)",
-            fp32_up_to(kMaxScale));
-    f.field("num_shared_experts", num_shared_experts,
-            "experts that every token passes through in addition to the chosen ones (olmoe, mixtral, qwen3_moe; cannot "
+            "multiplies the weights of the chosen experts (olmoe, mixtral, qwen2_moe, qwen3_moe; other than 1 cannot "
             "be exported)",
-            between(0, kMaxExperts));
+            fp32_up_to(kMaxScale));
+    f.field(
+        "num_shared_experts", num_shared_experts,
+        "experts that every token passes through in addition to the chosen ones (olmoe, mixtral, qwen3_moe; there they "
+        "cannot be exported; at least 1 in qwen2_moe)",
+        between(0, kMaxExperts));
+    f.field("shared_expert_intermediate_size", shared_expert_intermediate_size,
+            "width of all shared experts together; 0: num_shared_experts times that of an expert",
+            between(0, kMaxWidth));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));
     f.field("rope_theta", rope_theta, "base of the rotary position embedding", between(1.0, 1e12));
+    f.field("window_rope_theta", window_rope_theta, "the base in layers with a window (gemma3_text); 0: rope_theta",
+            zero_or_between(1.0, 1e12));
     f.field("partial_rotary_factor", partial_rotary_factor,
             "share of a head's dims that rotary positions turn, the first ones (gpt_neox, phi3)", between(0.0, 1.0));
     f.field("rms_norm_eps", rms_norm_eps, "epsilon of RMSNorm, and of LayerNorm with weights (that of olmo has 1e-5)",
@@ -145,10 +168,23 @@ struct ModelConfig {
             zero_or_fp32_up_to(kMaxFp32));
     f.field("sliding_window", sliding_window,
             "a token attends to itself and the tokens before it, this many in all (mistral, mixtral, starcoder2, phi3, "
-            "olmo3, qwen2, qwen3, qwen3_moe); 0: to all before it",
+            "olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma2, gemma3_text); 0: to all before it",
             between(0, kMaxPositions));
     f.field("full_attention_layers", full_attention_layers,
-            "layers without the window, counted from 0 (olmo3, qwen2, qwen3); []: none, but in olmo3 every fourth");
+            "layers without the window, counted from 0 (olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text); []: "
+            "none, but in "
+            "gemma2 every second, in olmo3 every fourth, in gemma3_text every sixth");
+    f.field("query_pre_attn_scalar", query_pre_attn_scalar,
+            "products of queries and keys are divided by the square root of this (gemma2, gemma3_text); 0: head_dim",
+            between(0, kMaxWidth));
+    f.field("scale_attn_by_inverse_layer_idx", scale_attn_by_inverse_layer_idx,
+            "logits of attention are divided by the number of the layer, counted from 1 (gpt2)");
+    f.field("attn_logit_softcapping", attn_logit_softcapping,
+            "logits of attention become cap · tanh(logit / cap) with this cap (gemma2); 0: no cap",
+            zero_or_fp32_up_to(kMaxScale));
+    f.field("final_logit_softcapping", final_logit_softcapping,
+            "the same for the logits of the output layer (gemma2, gemma3_text); 0: no cap",
+            zero_or_fp32_up_to(kMaxScale));
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");
     f.field("initializer_range", initializer_range, "standard deviation of initial weights", fp32_up_to(100));
     f.table("rope_scaling", rope_scaling, "Rotary positions for longer contexts, as transformers names them.");

@@ -81,9 +81,9 @@ struct Inputs {
   std::optional<OpenView> offsets;
 
   Inputs(const Tensor& query, const Tensor& key, const Tensor& value, const Tensor& table, int64_t longest,
-         std::optional<int64_t> keys_before = {})
+         std::optional<double> scale, std::optional<int64_t> keys_before = {})
       : shape{query.numel() / (query.size(-1) * query.size(-2)), table.defined() ? longest : query.size(1),
-              !table.defined(), 1 / std::sqrt(static_cast<double>(query.size(-1)))},
+              !table.defined(), scale.value_or(1 / std::sqrt(static_cast<double>(query.size(-1))))},
         q(query), k(key), v(value) {
     if (table.defined()) offsets.emplace(table);
     if (keys_before) shape.window = *keys_before + 1;
@@ -178,6 +178,7 @@ class Call {
   /// Undefined if there is none.
   Tensor tensor(size_t i) const { return arguments_.at(i).isNone() ? Tensor() : arguments_.at(i).toTensor(); }
   std::optional<int64_t> optional_number(size_t i) const { return arguments_.at(i).toOptional<int64_t>(); }
+  std::optional<double> factor(size_t i) const { return arguments_.at(i).toOptional<double>(); }
   void check(bool holds, const char* what) const { TORCH_CHECK(holds, name_, " as it is played: ", what); }
   template <class... Results>
   void give(Results... results) {
@@ -225,7 +226,8 @@ void flash_forward(const c10::OperatorHandle& op, Stack* stack) {
       offsets.defined() ? std::vector{q.size(1), q.size(0)} : std::vector{q.size(0), q.size(2), q.size(1)};
   const Tensor out = at::empty(q.sizes(), q.options()), logsumexp = at::empty(sums, q.options().dtype(at::kFloat));
   call.check(!call.optional_number(12), "nothing after a query");
-  submit_forward(call.name(), Inputs(q, k, v, offsets, call.number(5), call.optional_number(11)), out, logsumexp);
+  submit_forward(call.name(), Inputs(q, k, v, offsets, call.number(5), call.factor(10), call.optional_number(11)), out,
+                 logsumexp);
   const auto state = q.options().dtype(at::kUInt64);
   call.give(out, logsumexp, at::empty({2}, state), at::empty({}, state), at::empty({0}, q.options()));
 }
@@ -240,8 +242,8 @@ void flash_backward(const c10::OperatorHandle& op, Stack* stack) {
   call.check(dout.is_contiguous() && out.is_contiguous(), "only dense gradients");
   const auto& context = at::globalContext();
   const bool has_fixed_order = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
-  const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, call.number(8), call.optional_number(15)),
-                                    dout, out, call.tensor(5), has_fixed_order);
+  const Inputs in(q, k, v, offsets, call.number(8), call.factor(14), call.optional_number(15));
+  const auto into = submit_backward(call.name(), in, dout, out, call.tensor(5), has_fixed_order);
   allocate_flash_scratch(q, k, offsets, has_fixed_order);
   call.give(into.dq, into.dk, into.dv);
 }
@@ -270,7 +272,7 @@ void efficient_forward(const c10::OperatorHandle& op, Stack* stack) {
   const Tensor logsumexp =
       at::empty({offsets.defined() ? offsets.numel() - 1 : q.size(0), q.size(2), (longest + kRows - 1) / kRows * kRows},
                 q.options().dtype(at::kFloat));
-  submit_forward(call.name(), Inputs(q, k, v, offsets, longest), out, logsumexp);
+  submit_forward(call.name(), Inputs(q, k, v, offsets, longest, call.factor(11)), out, logsumexp);
   const auto state = q.options().dtype(at::kLong);
   call.give(out, logsumexp, at::empty({}, state), at::empty({}, state), longest, longest);
 }
@@ -284,8 +286,8 @@ void efficient_backward(const c10::OperatorHandle& op, Stack* stack) {
   const int64_t longest = offsets.defined() ? call.number(8) : q.size(1);
   check_efficient(call, q, k, v, offsets, longest);
   call.check(dout.is_contiguous() && call.number(14) == 1, "only causal attention with dense gradients");
-  const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, longest), dout, out, call.tensor(10),
-                                    call.optional_number(17) == 1);
+  const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, longest, call.factor(16)), dout, out,
+                                    call.tensor(10), call.optional_number(17) == 1);
   allocate_efficient_scratch(q, offsets, longest);
   call.give(into.dq, into.dk, into.dv, Tensor());
 }

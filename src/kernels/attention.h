@@ -27,6 +27,7 @@ struct AttentionShape {
   float scale = 1;                        ///< factor of the scores
   MatmulPath path = MatmulPath::kAvx512;  ///< any path except kLibrary
   int64_t window = 0;                     ///< keys that a query sees, its own and those before it; 0: all of them
+  float soft_cap = 0;                     ///< bound of score · scale (soft_cap.h); 0: none
 };
 
 /// These functions pack a head's rows into panels as right factors: transposed (for scores), or as they are (for sums
@@ -46,10 +47,11 @@ struct PackedHead {
   int64_t length;
 };
 
-/// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale) over
-/// the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the length.
+/// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale),
+/// capped if there is a cap, over the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the
+/// length.
 /// @param keys_transposed, values  as pack_transposed and pack write them.
-/// @param largest  [length] as logsumexp: the largest score · scale of each row; null: not wanted.
+/// @param largest  [length] as logsumexp: the largest of what it is a sum of; null: not wanted.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
 /// @param before  tokens before the document's, which every query sees in addition: in their order, each not empty. A
 ///        window has none.

@@ -66,4 +66,23 @@ void gelu_forward(GeluForm form, const T* x, T* y, int64_t n);
 template <class T>
 void gelu_backward(GeluForm form, const T* dy, const T* x, T* dx, int64_t n);
 
+// GEGLU (Shazeer 2020), a linear unit with GELU as its gate, in the approximation: gelu(gate) · up.
+
+ATHANOR_INLINE float geglu_of(float gate, float up) { return gelu_of<GeluForm::kTanh>(gate) * up; }
+
+struct GegluGradients {
+  float dgate, dup;
+};
+ATHANOR_INLINE GegluGradients geglu_gradients(float dout, float gate, float up) {
+  return {dout * up * gelu_slope<GeluForm::kTanh>(gate), dout * gelu_of<GeluForm::kTanh>(gate)};
+}
+
+/// Computes out[i] = gelu(gate[i]) · up[i] for n elements.
+template <class T>
+void geglu_forward(const T* gate, const T* up, T* out, int64_t n);
+
+/// Computes dgate and dup; these may be the same memory as gate and up.
+template <class T>
+void geglu_backward(const T* dout, const T* gate, const T* up, T* dgate, T* dup, int64_t n);
+
 }  // namespace athanor::kernels

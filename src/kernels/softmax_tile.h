@@ -32,18 +32,24 @@ template <class T>
 void softmax_tiles(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale, SoftmaxRows& rows,
                    float* rescale, T* weights, int64_t ld);
 
+/// Replaces the scores of tiles [12][32] by their soft cap, cap · tanh(score · scale / cap). Sets `slope`, in tiles
+/// like the scores, to the derivative, scale · (1 − tanh²); null: not wanted.
+void cap_tiles(float* scores, int64_t num_rows, int64_t num_tiles, float scale, float cap, float* slope);
+
 /// Multiplies row i of the tiles [12][32] by factor[i].
 void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor);
 
 /// Computes p = exp(score · scale − logsumexp), or 0 if row i does not see column j, and ds = p · (dp − dot) · scale.
 /// @param dp                 the gradient of p, in tiles like the scores.
+/// @param slope              of cap_tiles, if the scores are capped: then scale is 1, and ds = p · (dp − dot) · slope.
+///                           Else null.
 /// @param logsumexp, dot     one value for each row; dot is row_dots of the output and its gradient.
 /// @param p_steps, ds_steps  p and ds in steps of rows; rows beyond num_rows up to a whole step are zero.
 /// @param ds_rows            ds in rows.
 template <class T>
-void softmax_gradient_tiles(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen,
-                            float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows,
-                            int64_t ld);
+void softmax_gradient_tiles(const float* scores, const float* dp, const float* slope, int64_t num_rows, int64_t tiles,
+                            SeenColumns seen, float scale, const float* logsumexp, const float* dot, T* p_steps,
+                            T* ds_steps, T* ds_rows, int64_t ld);
 
 /// Computes dots[i] = Σ_j a[i][j] · b[i][j].
 template <class T>

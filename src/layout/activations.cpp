@@ -14,7 +14,7 @@ namespace {
 double count_rotations(const ModelConfig& m) {
   const Family& family = family_of(m);
   if (family.positions != Positions::kRotary) return 0;
-  if (!family.windows_unscaled || m.rope_scaling == RopeScaling{}) return 1;
+  if (!m.rotates_windows_apart()) return 1;
   std::set<bool> in_window;
   for (int64_t l = 0; l < m.num_hidden_layers; ++l) in_window.insert(m.window_of(l) > 0);
   return static_cast<double>(in_window.size());
@@ -32,7 +32,8 @@ double loss_bytes(const RunConfig& config, const Layout& layout, const LayerShap
   // Tensor ranks of devices compute their part of the softmax in torch ops (ops/cross_entropy_parts.cpp): the logits in
   // fp32, the same less their maxima, and the exponentials.
   const double wide = s.on_device && s.tensor ? 3 * 4 * chunk * vocab : 0;
-  return chunk * vocab * s.width + wide + scratch;
+  const double logits = config.model.final_logit_softcapping > 0 ? 2 : 1;  // before and after the cap
+  return logits * chunk * vocab * s.width + wide + scratch;
 }
 
 }  // namespace

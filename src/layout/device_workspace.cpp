@@ -73,6 +73,7 @@ AttentionKernel attention_kernel(const AttentionCall& call) {
   constexpr double kMostDocuments = 65535;
   if (std::fmod(call.head_dim * (call.bf16 ? 2 : 4), 16) != 0) return AttentionKernel::kOther;
   if (std::max(call.documents, call.sequences) > kMostDocuments) return AttentionKernel::kOther;
+  if (call.soft_cap) return AttentionKernel::kOther;
   if (call.bf16 && call.head_dim <= 256) return AttentionKernel::kFlash;
   return call.window > 0 ? AttentionKernel::kOther : AttentionKernel::kEfficient;
 }
@@ -93,6 +94,7 @@ double AttentionCall::logsumexp_bytes() const {
 }
 
 double AttentionCall::mask_bytes() const {
+  if (soft_cap) return 2 * 4 * sequences * heads * seq_len * seq_len;
   const bool hides = window > 0 && window < seq_len;
   return hides && kernel == AttentionKernel::kOther ? 5 * seq_len * seq_len : 0;
 }

@@ -58,8 +58,9 @@ enum class AttentionKernel {
 /// A rank's attention in one layer, for one microbatch.
 struct AttentionCall {
   double sequences = 1, seq_len = 0, heads = 1, kv_heads = 1, head_dim = 1;
-  double documents = 0;  ///< those that the tables hold, with the empty ones; 0: each sequence is one
-  double window = 0;     ///< keys that a query sees; 0: all before it
+  double documents = 0;   ///< those that the tables hold, with the empty ones; 0: each sequence is one
+  double window = 0;      ///< keys that a query sees; 0: all before it
+  bool soft_cap = false;  ///< no kernel has one: all scores are in memory, and backward keeps two tensors of them
   bool bf16 = true;
   AttentionKernel kernel = AttentionKernel::kOther;
 
@@ -68,8 +69,8 @@ struct AttentionCall {
   double backward_bytes() const;
   /// Returns the bytes of the logarithms that forward keeps for backward.
   double logsumexp_bytes() const;
-  /// Returns the bytes of the mask that is kept if libtorch has no kernel for the window: bools, and fp32 numbers that
-  /// are added to the scores.
+  /// Returns the bytes that are kept if libtorch has no kernel: of the window's mask, which is bools and fp32 numbers
+  /// that are added to the scores; with a soft cap tanh and softmax of all scores, in fp32.
   double mask_bytes() const;
 };
 

@@ -85,6 +85,9 @@ TEST(DeviceAttention, WhereTilesAreFullTheMemoryEfficientKernelTakesMostBeforeIt
 
 // Heads of 264 elements have five columns of tiles, and blocks for the gradients of 64 keys and values: 384 of each.
 TEST(DeviceAttention, InBf16TheMemoryEfficientKernelTakesBlocksForKeysAndValuesToo) {
+  AttentionCall capped{.sequences = 2, .seq_len = 100, .heads = 3, .head_dim = 64, .soft_cap = true};
+  EXPECT_EQ(attention_kernel(capped), AttentionKernel::kOther);
+  EXPECT_EQ(capped.mask_bytes(), 2 * 4 * 2 * 3 * 100 * 100);
   AttentionCall windowed{.seq_len = 100, .head_dim = 64, .window = 7, .bf16 = false};
   EXPECT_EQ(attention_kernel(windowed), AttentionKernel::kOther);
   EXPECT_EQ(windowed.mask_bytes(), 5 * 100 * 100);

@@ -283,6 +283,12 @@ void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
   s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
   if (s_.shared > 0) {
     swiglu_forward(t, s_.shared, keep);
+    if (s_.shared_gate) {  // the experts' result and its gate are kept, and there is the scaled one
+      const double gate = s_.of(1);
+      t.take(gate);
+      t.take(s_.stream());
+      if (!keep) t.give(s_.stream() + gate);
+    }
     t.swap(s_.stream(), 2 * s_.stream());
   }
   if (!keep) t.give(4 * s_.tokens * s_.choices);
@@ -290,7 +296,15 @@ void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
 
 void LayerMemory::feed_backward(MemoryPeak& t) {
   if (!sparse_) return s_.gated ? swiglu_backward(t, s_.ffn) : gelu_backward(t);
+  if (s_.shared > 0 && s_.shared_gate) {
+    const double gate = s_.of(1);
+    t.take(s_.stream() + gate);
+    t.give(s_.stream() + gate);
+    t.take(s_.stream());  // the gate's gradient of the input
+    t.give(gate);
+  }
   if (s_.shared > 0) swiglu_backward(t, s_.shared);
+  if (s_.shared > 0 && s_.shared_gate) t.give(2 * s_.stream());
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
   t.take(4 * s_.tokens * s_.choices);  // gradient of the weights
   route_backward(t);

@@ -29,8 +29,9 @@ void set_parts(LayerShape& s, const ModelConfig& m) {
   s.layer_norm = family.norm != NormKind::kRms;
   s.scales_layer_norm = family.norm == NormKind::kLayer;
   s.biases = family.biases == Biases::kAll, s.value_biases = family.biases != Biases::kNone;
-  s.gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  s.gated = has_gate(family.feed_forward);
   s.parallel = family.parallel;
+  s.shared_gate = !family.names.shared_gate.empty();
   s.norm_before = !family.names.attention_norm.empty(), s.norm_after = !family.names.attention_out_norm.empty();
   s.norm_whole = family.qk_norm == QkNorm::kWhole, s.norm_head = family.qk_norm == QkNorm::kHead;
   s.clip = m.clip_qkv > 0;
@@ -79,6 +80,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
                  .bf16 = s.width == 2};
   if (config.data.attention_scope == AttentionScope::kDocument)
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
+  s.attention.soft_cap = m.attn_logit_softcapping > 0;
   if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
 }

@@ -294,7 +294,9 @@ void check_widths(const ModelConfig& model, int64_t degree, Findings& found) {
   const bool one_name = model.moe_intermediate_size == 0;
   if (sparse < model.num_hidden_layers) check("dense layers", "model.intermediate_size", model.intermediate_size);
   if (sparse == 0) return;
-  // Shared experts together are a whole number of experts wide, so they need no condition.
+  // Shared experts together are a whole number of experts wide, unless their width is given.
+  if (model.shared_expert_intermediate_size > 0)
+    check("shared experts", "model.shared_expert_intermediate_size", model.shared_expert_intermediate_size);
   if (!one_name) check("experts", "model.moe_intermediate_size", model.moe_intermediate_size);
   if (one_name && sparse == model.num_hidden_layers) {
     check("experts", "model.intermediate_size", model.intermediate_size);

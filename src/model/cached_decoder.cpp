@@ -106,7 +106,7 @@ CachedPass Decoder::cached_pass(const NewTokens& tokens, const Tensor& x, Tensor
 Tensor Decoder::cached_logits(const Residual& residual, const CachedPass& pass) const {
   Tensor last = residual.sum()[0];
   if (pass.last_R.defined()) last = last.index_select(0, pass.last_R);
-  return vocabulary_logits(final_norm_.of(last), output_, model_.vocab_size, options_.tensor);
+  return vocabulary_logits(final_norm_.of(last), output_, model_.vocab_size, options_.tensor, output_cap_);
 }
 
 Tensor Decoder::forward_cached(const Tensor& x, const NewTokens& tokens, const std::vector<KvCache>& caches) const {

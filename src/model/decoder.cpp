@@ -10,6 +10,7 @@
 #include "model/rotary.h"
 #include "ops/document_tables.h"
 #include "ops/embedding.h"
+#include "ops/soft_cap.h"
 #include "ops/transfer.h"
 #include "parallel/gradient_reducer.h"
 #include "parallel/vocabulary.h"
@@ -46,6 +47,9 @@ Decoder::Decoder(const ModelConfig& model, const ParameterStore& parameters, Dec
   for (int64_t l = 0; l < stage_.end; ++l) (l < stage_.first ? first_sparse_ : num_sparse_) += model.is_sparse_layer(l);
   const ModelSpec spec = make_model_spec(model);
   embedding_name_ = spec.embedding.name, final_norm_name_ = spec.final_norm.name;
+  // Rounded as the class of transformers does it.
+  embedding_scale_ = at::scalar_tensor(spec.embedding_scale, at::kDouble).to(compute_type_).item<double>();
+  output_cap_ = spec.output_cap;
   for (int64_t l = stage_.first; l < stage_.end; ++l) {
     layers_.emplace_back(spec.layers[static_cast<size_t>(l)], parameters, options_.routing, options_.tensor);
     SparseBlock* sparse = layers_.back().sparse();
@@ -123,6 +127,7 @@ Tensor Decoder::embed(const Tensor& tokens_BT, const Labels& labels, const Watch
 Tensor Decoder::embed(const Tensor& tokens_BT, const Tensor& positions, const Watch& watch) const {
   enter(0, {});
   Tensor x = vocabulary_embedding(tokens_BT, embedding_, model_.vocab_size, options_.tensor);
+  if (embedding_scale_ != 1) x = x * embedding_scale_;
   if (positions_.defined()) x = x + position_vectors(positions.view(tokens_BT.sizes()));
   watch.forward(embedding_name_, x);
   watch.backward(embedding_name_, x);
@@ -168,7 +173,7 @@ Tensor Decoder::add_up(const Residual& residual, const Watch& watch) const {
 Tensor Decoder::loss_sum(const Residual& residual, const Labels& labels, const Watch& watch) const {
   const Tensor h = final_hidden(residual, labels.targets.size(0), watch);
   return vocabulary_cross_entropy(h, output_, labels.targets.reshape({-1}), model_.vocab_size, labels.loss_scale,
-                                  options_.loss_chunk_tokens, options_.tensor, labels.draw);
+                                  options_.loss_chunk_tokens, options_.tensor, labels.draw, output_cap_);
 }
 
 void Decoder::add_root(Pending& pending, const Tensor& root, Tensor grad) {
@@ -265,7 +270,7 @@ TokenScores Decoder::score(Tensor x, const Labels* labels) {
       final_hidden(run_layers({stage_.embeds ? embed(x, *labels) : x, {}}, *labels, nullptr), labels->targets.size(0));
   if (labels->rows.defined()) h = h.index_select(0, labels->rows);
   const auto losses = vocabulary_token_losses(h, output_.value, labels->targets.reshape({-1}), model_.vocab_size,
-                                              options_.loss_chunk_tokens, options_.tensor);
+                                              options_.loss_chunk_tokens, options_.tensor, output_cap_);
   return {losses.loss.neg().view(labels->targets.sizes()), losses.is_greedy.view(labels->targets.sizes())};
 }
 
@@ -275,7 +280,7 @@ Tensor Decoder::logits(const Tensor& tokens_BT, const ops::DocumentLengths& docu
   labels.targets = tokens_BT;  // for their shape
   labels.documents = documents;
   const Tensor h = final_hidden(run_layers({embed(tokens_BT, labels), {}}, labels, nullptr), tokens_BT.size(0));
-  return at::linear(h, output_.value).view({tokens_BT.size(0), tokens_BT.size(1), -1});
+  return ops::soft_cap(at::linear(h, output_.value), output_cap_).view({tokens_BT.size(0), tokens_BT.size(1), -1});
 }
 
 }  // namespace athanor::inline model

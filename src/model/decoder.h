@@ -114,7 +114,8 @@ class Decoder : public Stage {
   at::Device device_;
   int64_t first_sparse_ = 0, num_sparse_ = 0;     // the range of the model's sparse layers that are here
   std::string embedding_name_, final_norm_name_;  // places for observers
-  Weight embedding_, positions_, output_;         // positions_: undefined if the model rotates queries and keys
+  double embedding_scale_, output_cap_;
+  Weight embedding_, positions_, output_;  // positions_: undefined if the model rotates queries and keys
   NormBlock final_norm_;
   std::vector<Layer> layers_;
   Tensor previous_share_;  // share for the layers here

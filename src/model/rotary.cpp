@@ -86,6 +86,7 @@ RotationsOfModel::RotationsOfModel(const ModelSpec& spec, const ModelConfig& mod
   };
   ModelConfig unscaled = model;
   unscaled.rope_scaling = {};
+  unscaled.rope_theta = model.theta_in_windows();
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.attention.rotates) continue;
     layer.attention.scales_rotation ? add(scaled_, model) : add(unscaled_, unscaled);

@@ -38,7 +38,9 @@ ModelConfig model_of(const std::string& family, int64_t heads = 12, int64_t kv_h
   m.initializer_range = 0.15;
   if (family_of(m).sparse) m.num_experts = 6, m.num_experts_per_tok = 2;
   if (family == "qwen3_moe") m.moe_intermediate_size = 24;
+  if (family_of(m).has_shared_experts) m.num_shared_experts = 1, m.shared_expert_intermediate_size = 36;
   if (family_of(m).clips_qkv) m.clip_qkv = 1.5;
+  if (family_of(m).caps_attention) m.attn_logit_softcapping = 1.5;
   return m;
 }
 
@@ -245,7 +247,8 @@ void expect_as_alone(ModelConfig model, Case c) {
 }
 
 TEST(TensorParallelLayer, OfTwoThreeAndFourRanksIsThatOfOne) {
-  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2", "gpt_neox"}) {
+  for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2", "gpt_neox",
+                             "gemma2", "gemma3_text", "qwen2_moe"}) {
     for (const int tensor : {2, 3, 4}) {
       for (const bool sequence : {false, true}) {
         for (const auto dtype : {at::kFloat, at::kBFloat16}) {

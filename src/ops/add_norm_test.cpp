@@ -11,13 +11,16 @@ namespace {
 using namespace test;
 
 constexpr double kEps = 1e-5;
+const RmsForm kForm{kEps, 0.25};
 
 using Fused = std::function<NormedSum(const Tensor& x, const Tensor& branch, const Weight& weight)>;
 
-NormedSum fused_rms(const Tensor& x, const Tensor& branch, const Weight& w) { return add_rms_norm(x, branch, w, kEps); }
+NormedSum fused_rms(const Tensor& x, const Tensor& branch, const Weight& w) {
+  return add_rms_norm(x, branch, w, kForm);
+}
 NormedSum apart_rms(const Tensor& x, const Tensor& branch, const Weight& w) {
   const Tensor sum = x + branch;
-  return {sum, rms_norm(sum, w, kEps)};
+  return {sum, rms_norm(sum, w, kForm)};
 }
 NormedSum fused_layer(const Tensor& x, const Tensor& branch, const Weight&) { return add_layer_norm(x, branch, kEps); }
 NormedSum apart_layer(const Tensor& x, const Tensor& branch, const Weight&) {

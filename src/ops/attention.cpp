@@ -33,8 +33,8 @@ float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
 }
 
 template <class T>
-void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs, int64_t window,
-                  const Tensor& out, const Tensor& logsumexp, const Tensor& largest) {
+void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs,
+                  const AttentionOptions& options, const Tensor& out, const Tensor& logsumexp, const Tensor& largest) {
   constexpr int64_t kQueries = 8 * kernels::kTileRows;
   struct Piece {
     int64_t run, begin;
@@ -52,7 +52,7 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
     const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
     const Run& run = runs[static_cast<size_t>(piece.run)];
     const int64_t kv = piece.run * kv_heads + head / (heads / kv_heads);
-    kernels::attention_forward<T>(shape_of(q, run, window), rows_of<const T>(q, run, head), packed.keys(kv),
+    kernels::attention_forward<T>(shape_of(q, run, options), rows_of<const T>(q, run, head), packed.keys(kv),
                                   packed.values(kv), rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head),
                                   largest.defined() ? logsumexp_of(largest, run, head) : nullptr, piece.begin,
                                   std::min(run.length, piece.begin + kQueries), scratch);
@@ -67,10 +67,11 @@ struct Gradients {
 };
 
 template <class T>
-void backward_into(const Inputs& in, const std::vector<Run>& runs, int64_t window, const Gradients& grads) {
+void backward_into(const Inputs& in, const std::vector<Run>& runs, const AttentionOptions& options,
+                   const Gradients& grads) {
   if (runs.empty()) return;
   const int64_t kv_heads = in.k.size(2), group = in.q.size(2) / kv_heads;
-  const int64_t scratch_bytes = kernels::attention_backward_scratch<T>(shape_of(in.q, runs.front()));
+  const int64_t scratch_bytes = kernels::attention_backward_scratch<T>(shape_of(in.q, runs.front(), options));
   for_each_piece(static_cast<int64_t>(runs.size()) * kv_heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const Run& run = runs[static_cast<size_t>(i / kv_heads)];
     const int64_t kv = i % kv_heads;
@@ -80,7 +81,7 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, int64_t windo
                          rows_of<const T>(in.dout, run, h), logsumexp_of(in.logsumexp, run, h),
                          rows_of<T>(grads.dq, run, h)});
     }
-    kernels::attention_backward<T>(shape_of(in.q, run, window), queries.data(), group, rows_of<const T>(in.k, run, kv),
+    kernels::attention_backward<T>(shape_of(in.q, run, options), queries.data(), group, rows_of<const T>(in.k, run, kv),
                                    rows_of<const T>(in.v, run, kv), rows_of<T>(grads.dk, run, kv),
                                    rows_of<T>(grads.dv, run, kv), scratch);
   });
@@ -98,13 +99,12 @@ struct Attention : torch::autograd::Function<Attention> {
     Tensor out = at::empty(q.sizes(), q.options());
     const Tensor logsumexp = at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(at::kFloat));
     with_element(q, [&](auto* tag) {
-      forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), options.window, out, logsumexp,
-                                                 largest.of_query);
+      forward_into<std::decay_t<decltype(*tag)>>(q, k, v, runs_of(spans), options, out, logsumexp, largest.of_query);
     });
     ctx->save_for_backward({q, k, v, out});
     ctx->saved_data["logsumexp"] = logsumexp;
     ctx->saved_data["spans"] = numbers_of(spans);
-    ctx->saved_data["window"] = options.window;
+    ctx->saved_data["options"] = numbers_of(options);
     return out;
   }
 
@@ -115,9 +115,9 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto empty = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
     const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
-    const int64_t window = ctx->saved_data["window"].toInt();
+    const AttentionOptions options = options_of(ctx->saved_data["options"]);
     with_element(in.q,
-                 [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), window, into); });
+                 [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), options, into); });
     return {into.dq, into.dk, into.dv, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -134,7 +134,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                              Tensor& largest, const AttentionOptions& options) {
-  if (device::takes(q) || !multiplies_on_tiles(q, ProductKind::kAttention) || q.numel() == 0) {
+  const bool has_logits =
+      !device::takes(q) && multiplies_on_tiles(q, ProductKind::kAttention) && options.soft_cap == 0 && q.numel() > 0;
+  if (!has_logits) {
     {
       const at::NoGradGuard no_grad;
       largest = largest_attention_logits(q, k, documents, options);
@@ -186,7 +188,7 @@ Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const Document
       largest[b].copy_(at::maximum(largest[b], here));
     }
   }
-  return largest.div_(std::sqrt(static_cast<double>(dim)));
+  return options.scale > 0 ? largest.mul_(options.scale) : largest.div_(std::sqrt(static_cast<double>(dim)));
 }
 
 }  // namespace athanor::ops

@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "ops/attention_spans.h"
+#include "ops/library_functions.h"
 #include "ops/library_threads.h"
 
 namespace athanor::ops {
@@ -76,13 +77,14 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
     for_each_call(calls, [&](const Call& call, size_t i) {
       const auto mask = mask_of(q, call.span, options);
       const auto [part, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
-          call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v), /*dropout_p=*/0.0, /*is_causal=*/!mask, mask);
+          call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v), /*dropout_p=*/0.0, /*is_causal=*/!mask, mask,
+          options.given_scale());
       call.of_queries(out, kv_heads).copy_(part);
       saved[4 + i] = logsumexp;
     });
     ctx->save_for_backward(saved);
     ctx->saved_data["spans"] = numbers_of(spans);
-    ctx->saved_data["window"] = options.window;
+    ctx->saved_data["options"] = numbers_of(options);
     return out;
   }
 
@@ -96,12 +98,13 @@ struct LibraryAttention : torch::autograd::Function<LibraryAttention> {
     auto shape = k.sizes().vec();
     shape.insert(shape.begin(), members);
     const Tensor dk = at::empty(shape, k.options()), dv = at::empty(shape, v.options());
-    const AttentionOptions options{ctx->saved_data["window"].toInt()};
+    const AttentionOptions options = options_of(ctx->saved_data["options"]);
     for_each_call(calls_of(spans, q, kv_heads), [&](const Call& call, size_t i) {
       const auto mask = mask_of(q, call.span, options);
       const auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
           call.of_queries(dout, kv_heads), call.of_queries(q, kv_heads), call.of_keys(k), call.of_keys(v),
-          call.of_queries(out, kv_heads), saved[4 + i], /*dropout_p=*/0.0, /*is_causal=*/!mask, mask);
+          call.of_queries(out, kv_heads), saved[4 + i], /*dropout_p=*/0.0, /*is_causal=*/!mask, mask,
+          options.given_scale());
       call.of_queries(dq, kv_heads).copy_(gq);
       call.of_keys(dk[call.g]).copy_(gk);
       call.of_keys(dv[call.g]).copy_(gv);
@@ -117,11 +120,22 @@ namespace library {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options) {
+  if (options.soft_cap > 0) return portable::attention(q, k, v, documents, options);
   return LibraryAttention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                                  spans_of(q.size(0), q.size(1), documents), options);
 }
 
 }  // namespace library
+
+Tensor attention_in_steps(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& seen,
+                          const AttentionOptions& options) {
+  const auto wide = [](const Tensor& x) { return x.to(wide_type(x)); };
+  start_library_functions();
+  Tensor logits = at::matmul(wide(q), wide(k).transpose(-1, -2)) * options.scale_of(q);
+  if (options.soft_cap > 0) logits = (logits / options.soft_cap).tanh() * options.soft_cap;
+  logits = logits.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
+  return at::matmul(at::softmax(logits, -1), wide(v)).to(q.scalar_type());
+}
 
 namespace portable {
 
@@ -129,7 +143,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
                  const AttentionOptions& options) {
   const int64_t seq_len = q.size(1);
   const auto heads_first = [&](const Tensor& x) {
-    return x.repeat_interleave(q.size(2) / x.size(2), 2).transpose(1, 2).to(wide_type(x));
+    return x.repeat_interleave(q.size(2) / x.size(2), 2).transpose(1, 2);
   };
   Tensor allowed = at::zeros({q.size(0), 1, seq_len, seq_len}, q.options().dtype(at::kBool));
   for (const Span& span : spans_of(q.size(0), seq_len, documents)) {
@@ -138,10 +152,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
         .narrow(3, span.begin, span.length)
         .copy_(seen_in_span(span.length, options, q.device()));
   }
-  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const Tensor scores = at::matmul(heads_first(q), heads_first(k).transpose(-1, -2)) * scale;
-  const Tensor masked = scores.masked_fill(allowed.logical_not(), -std::numeric_limits<float>::infinity());
-  return at::matmul(at::softmax(masked, -1), heads_first(v)).transpose(1, 2).to(q.scalar_type());
+  return attention_in_steps(heads_first(q), heads_first(k), heads_first(v), allowed, options)
+      .transpose(1, 2)
+      .to(q.scalar_type());
 }
 
 }  // namespace portable

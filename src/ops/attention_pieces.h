@@ -1,11 +1,11 @@
 #pragma once
 // Attention on tiles, cut into pieces of work: the runs of tokens whose keys are packed, and loops over pieces.
 
-#include <cmath>
 #include <type_traits>
 #include <vector>
 
 #include "kernels/attention.h"
+#include "ops/attention.h"
 #include "ops/taken_in_turn.h"
 #include "ops/tiles.h"
 
@@ -23,9 +23,13 @@ kernels::HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
   return {data + run.sequence * x.stride(0) + run.begin * x.stride(1) + head * x.stride(2), x.stride(1)};
 }
 
-inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, int64_t window = 0) {
-  return {run.length, q.size(3), static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(3)))),
-          matmul_path(q, ProductKind::kAttention), window};
+inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, const AttentionOptions& options = {}) {
+  return {.length = run.length,
+          .head_dim = q.size(3),
+          .scale = static_cast<float>(options.scale_of(q)),
+          .path = matmul_path(q, ProductKind::kAttention),
+          .window = options.window,
+          .soft_cap = static_cast<float>(options.soft_cap)};
 }
 
 // Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.

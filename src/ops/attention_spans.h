@@ -45,6 +45,15 @@ inline std::vector<Span> spans_of(const std::vector<int64_t>& numbers) {
   return spans;
 }
 
+// Return options as numbers, which autograd can save, and options from these numbers.
+inline std::vector<double> numbers_of(const AttentionOptions& options) {
+  return {static_cast<double>(options.window), options.scale, options.soft_cap};
+}
+inline AttentionOptions options_of(const c10::IValue& numbers) {
+  const auto n = numbers.toDoubleVector();
+  return {.window = static_cast<int64_t>(n[0]), .scale = n[1], .soft_cap = n[2]};
+}
+
 // Returns which of a span's tokens (columns) each of its tokens (rows) sees: [length, length] bool.
 inline Tensor seen_in_span(int64_t length, const AttentionOptions& options, at::Device device) {
   Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device)).tril_();

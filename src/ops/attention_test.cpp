@@ -31,7 +31,8 @@ struct Case {
   Tensor dy(at::ScalarType dtype) const { return inputs(heads, 4, dtype); }
   std::string name(at::ScalarType dtype) const {
     return fmt::format("{}x{} tokens, {} heads ({}) of {}{}, window {}, {}", sequences, tokens, heads, kv_heads,
-                       head_dim, documents.empty() ? "" : " in documents", options.window, name_of(dtype));
+                       head_dim, documents.empty() ? "" : " in documents", options.window, name_of(dtype)) +
+           fmt::format(", scale {}, cap {}", options.scale, options.soft_cap);
   }
 };
 
@@ -48,9 +49,12 @@ std::vector<Case> cases() {
           {1, 66, 2, 2, 16, {{0, 33, 1, 0, 32, 0}}},
           {1, 50, 1, 1, 8, {}, {.window = 1}},
           {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.window = 4}},
-          {1, 203, 4, 2, 34, {}, {.window = 20}},    // blocks of queries that see parts of two blocks of keys
-          {1, 600, 2, 1, 16, {}, {.window = 130}},   // blocks of keys that some queries do not see
-          {1, 900, 2, 1, 16, {}, {.window = 374}}};  // two rounds of keys, the second with queries that see none of it
+          {1, 203, 4, 2, 34, {}, {.window = 20}},   // blocks of queries that see parts of two blocks of keys
+          {1, 600, 2, 1, 16, {}, {.window = 130}},  // blocks of keys that some queries do not see
+          {1, 900, 2, 1, 16, {}, {.window = 374}},  // two rounds of keys, the second with queries that see none of it
+          {1, 130, 2, 2, 64, {}, {.scale = 0.3}},
+          {1, 203, 4, 2, 34, {}, {.window = 20, .soft_cap = 2}},
+          {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.scale = 0.5, .soft_cap = 0.7}}};
 }
 
 // 1 if a token may attend: to itself and to earlier tokens, in its document and window.
@@ -76,7 +80,7 @@ const AttentionReference& reference(const Case& c, at::ScalarType dtype) {
   const std::string key = c.name(dtype);
   if (!made.contains(key)) {
     const auto in = c.qkv(dtype);
-    made.emplace(key, attention_reference(in[0], in[1], in[2], c.dy(dtype), mask_of(c)));
+    made.emplace(key, attention_reference(in[0], in[1], in[2], c.dy(dtype), mask_of(c), c.options));
   }
   return made.at(key);
 }

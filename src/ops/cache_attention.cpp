@@ -1,7 +1,6 @@
 #include "ops/cache_attention.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "kernels/cache_attention.h"
 #include "ops/device.h"
@@ -10,10 +9,9 @@
 namespace athanor::ops {
 namespace {
 
-float score_scale(const Tensor& q) { return static_cast<float>(1 / std::sqrt(static_cast<double>(q.size(-1)))); }
-
 template <class T>
-void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts, const Tensor& out) {
+void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                    const AttentionOptions& options, const Tensor& out) {
   const int64_t kv_heads = k.size(2), head_dim = q.size(2), group = q.size(1) / kv_heads, ld = kv_heads * head_dim;
   const int64_t pieces = q.size(0) * kv_heads;
   const Tensor scratch =
@@ -26,7 +24,8 @@ void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Key
     const int64_t first = (row * k.size(1) + counts.first(r)) * ld + head * head_dim;
     const kernels::CachedHead<T> cached{keys + first, values + first, ld, counts.of_row[r] - counts.first(r)};
     const int64_t at = (row * kv_heads + head) * group * head_dim;
-    kernels::cache_attention(cached, queries + at, pointer<T>(out) + at, group, head_dim, score_scale(q),
+    kernels::cache_attention(cached, queries + at, pointer<T>(out) + at, group, head_dim,
+                             static_cast<float>(options.scale_of(q)), static_cast<float>(options.soft_cap),
                              scratch.data_ptr<float>() + slot * scratch.size(1));
   });
 }
@@ -48,32 +47,33 @@ KeyCounts with_keys_seen(KeyCounts counts, const Tensor& positions) {
   return counts;
 }
 
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options) {
   ATHANOR_ASSERT(static_cast<int64_t>(counts.of_row.size()) == q.size(0) && q.size(0) <= k.size(0));
   ATHANOR_ASSERT(counts.most() <= k.size(1));
-  if (device::takes(q)) return device::cache_attention(q, k, v, counts);
+  if (device::takes(q)) return device::cache_attention(q, k, v, counts, options);
   const Tensor out = at::empty(q.sizes(), q.options());
-  with_element(q, [&](auto* tag) { attend_on_host<std::decay_t<decltype(*tag)>>(q.contiguous(), k, v, counts, out); });
+  with_element(
+      q, [&](auto* tag) { attend_on_host<std::decay_t<decltype(*tag)>>(q.contiguous(), k, v, counts, options, out); });
   return out;
 }
 
 namespace portable {
 
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options) {
   const int64_t group = q.size(1) / k.size(2);
   std::vector<Tensor> rows;
   for (int64_t r = 0; r < q.size(0); ++r) {
     const auto row = static_cast<size_t>(r);
     const int64_t first = counts.first(row), count = counts.of_row[row] - first;
     const auto heads_first = [&](const Tensor& x) {
-      return x[r].narrow(0, first, count).repeat_interleave(group, 1).transpose(0, 1).to(wide_type(x));
+      return x[r].narrow(0, first, count).repeat_interleave(group, 1).transpose(0, 1);
     };
-    const Tensor query = q[r].unsqueeze(1).to(wide_type(q));  // [heads, 1, head_dim]
-    const double scale = 1 / std::sqrt(static_cast<double>(q.size(2)));
-    const Tensor weights = at::softmax(at::matmul(query, heads_first(k).transpose(1, 2)) * scale, -1);
-    rows.push_back(at::matmul(weights, heads_first(v)).squeeze(1));
+    const Tensor seen = at::ones({1, count}, q.options().dtype(at::kBool));
+    rows.push_back(attention_in_steps(q[r].unsqueeze(1), heads_first(k), heads_first(v), seen, options).squeeze(1));
   }
-  return at::stack(rows).to(q.scalar_type());
+  return at::stack(rows);
 }
 
 }  // namespace portable

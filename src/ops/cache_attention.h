@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "ops/tensor.h"
+#include "ops/attention.h"
 
 namespace athanor::ops {
 
@@ -29,13 +29,16 @@ Tensor keys_seen(const Tensor& positions, int64_t most, int64_t window = 0);
 KeyCounts with_keys_seen(KeyCounts counts, const Tensor& positions);
 
 /// Attention without autograd: q [rows, heads, head_dim] → [rows, heads, head_dim]. Row r attends to the keys from
-/// counts.first(r) up to counts.of_row[r] of row r of k and v, [at least rows, capacity, kv_heads, head_dim]. On the
-/// CPU no bits of a row depend on the other rows; on a device the library's kernel may cut its sums by the longest row.
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
+/// counts.first(r) up to counts.of_row[r] of row r of k and v, [at least rows, capacity, kv_heads, head_dim]. The
+/// window of `options` is not read; the counts have it. On the CPU no bits of a row depend on the other rows; on a
+/// device the library's kernel may cut its sums by the longest row.
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options = {});
 
 namespace portable {
 /// Computes dense scores, row by row, in fp32.
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options = {});
 }  // namespace portable
 
 }  // namespace athanor::ops

@@ -41,6 +41,15 @@ TEST(CacheAttention, EqualsDenseScoresForRowsOfDifferentLengths) {
         in.counts.window = window;
         const Tensor expected =
             portable::cache_attention(in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble), in.counts);
+        const AttentionOptions capped{.scale = 0.3, .soft_cap = 0.7};
+        const auto with_cap = [&](auto form, at::ScalarType type) {
+          return form(in.q.to(type), in.k.to(type), in.v.to(type), in.counts, capped).to(at::kDouble);
+        };
+        EXPECT_LE((with_cap(cache_attention, dtype) - with_cap(portable::cache_attention, at::kDouble))
+                      .abs()
+                      .max()
+                      .item<double>(),
+                  error_of(in));
         const Tensor y = cache_attention(in.q, in.k, in.v, in.counts);
         EXPECT_LE((y.to(at::kDouble) - expected).abs().max().item<double>(), error_of(in))
             << name_of(dtype) << heads << " window " << window;

@@ -21,21 +21,26 @@ namespace athanor::ops::device {
 bool takes(const Tensor& x);
 
 // Each function computes the op of its name in ops/.
-Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
+Tensor rms_norm(const Tensor& x, const Weight& weight, const RmsForm& form);
 Tensor layer_norm(const Tensor& x, double eps);
-NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps);
+NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, const RmsForm& form);
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps);
 Tensor rope(const Tensor& x, const Rotation& rotation);
 Tensor swiglu(const Tensor& gate, const Tensor& up);
 Tensor gelu(const Tensor& x, GeluForm form);
+Tensor geglu(const Tensor& gate, const Tensor& up);
+Tensor soft_cap(const Tensor& x, double cap);
+void soft_cap_gradient_(const Tensor& dy, const Tensor& x, double cap);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options);
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts);
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options);
 void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b);
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens, const LabelDraw& draw);
-TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
+                            int64_t chunk_tokens, const LabelDraw& draw, double cap);
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens,
+                         double cap);
 
 /// Computes ops::experts. It works on the largest possible number of rows, padded to groups of 8, and every product
 /// leaves out the unused rows. So the host need not wait for the number of rows. In bf16 a product of weight gradients
@@ -45,7 +50,7 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
 
 namespace without_kernels {
 // The forms used if nvcc did not compile our kernels; any device, including the CPU.
-Tensor rms_norm(const Tensor& x, const Weight& weight, double eps);
+Tensor rms_norm(const Tensor& x, const Weight& weight, const RmsForm& form);
 Tensor embedding(const Tensor& tokens, const Weight& weight);
 TokenLosses cross_entropy(const Tensor& logits, const Tensor& targets, double grad_scale);
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,

@@ -1,5 +1,6 @@
 #include "ops/gelu.h"
 
+#include <array>
 #include <cmath>
 
 #include "ops/testing/op_testing.h"
@@ -50,6 +51,30 @@ TEST(Gelu, ForwardAndGradientAreWithinTheirBounds) {
         expect_same_formula(oracle.y, formula.y, name + " y");
         expect_same_formula(oracle.dx[0], formula.dx, name + " dx");
       }
+    }
+  }
+}
+
+TEST(Geglu, ForwardAndBothGradientsAreWithinTheirBounds) {
+  const auto bounds = [](const Tensor& gate, const Tensor& up, const Tensor& dout, at::ScalarType dtype) {
+    const Tracked u = exact(up), d = exact(dout);
+    const Reference plain = reference(GeluForm::kTanh, gate, at::ones_like(gate), at::kFloat);
+    return std::array{stored(plain.y * u, dtype), stored(d * u * plain.dx, dtype), stored(d * plain.y, dtype)};
+  };
+  for (const auto dtype : kComputeTypes) {
+    for (const int64_t n : {0, 1, 17, 1000, 40000}) {
+      const Tensor gate = normal({n}, 1, dtype) * 3, up = normal({n}, 2, dtype), dout = normal({n}, 3, dtype);
+      const Outcome fast = run([](const auto& in) { return geglu(in[0], in[1]); }, {gate, up}, dout);
+      const auto [out, dgate, dup] = bounds(gate, up, dout, dtype);
+      const auto name = fmt::format("{} of {}", n, name_of(dtype));
+      expect_within(fast.y, out, name + " y");
+      expect_within(fast.dx[0], dgate, name + " dgate");
+      expect_within(fast.dx[1], dup, name + " dup");
+      const Outcome oracle = run_fp64([](const auto& in) { return portable::geglu(in[0], in[1]); }, {gate, up}, dout);
+      const auto formula = bounds(gate, up, dout, at::kFloat);
+      expect_same_formula(oracle.y, formula[0], name + " y");
+      expect_same_formula(oracle.dx[0], formula[1], name + " dgate");
+      expect_same_formula(oracle.dx[1], formula[2], name + " dup");
     }
   }
 }

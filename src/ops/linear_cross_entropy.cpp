@@ -5,6 +5,7 @@
 #include "kernels/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/linear.h"
+#include "ops/soft_cap.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -41,15 +42,16 @@ Tensor sum_in_order(const Tensor& losses) {
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
-                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw) {
+                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw, double cap) {
     const int64_t tokens = x.size(0);
     Tensor losses = at::empty({tokens}, x.options().dtype(at::kFloat)), dx = at::empty_like(x);
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
-      const Tensor logits = matmul(chunk, weight.value, /*transposed=*/true);
+      const Tensor uncapped = matmul(chunk, weight.value, /*transposed=*/true), logits = soft_cap(uncapped, cap);
       const Tensor labels = labels_of(logits, targets.narrow(0, begin, count), draw.from_row(begin));
       losses_of_chunk(logits, labels, losses.data_ptr<float>() + begin, nullptr, grad_scale);
+      soft_cap_gradient_(logits, uncapped, cap);
       matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       add_outer_product(weight.grad, logits, chunk);
     }
@@ -59,7 +61,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     check_unit_gradient(grads[0]);  // the weight's part was added in forward
-    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
@@ -79,16 +81,17 @@ void check_targets(const Tensor& targets, int64_t vocab) {
 void check_unit_gradient(const Tensor& dloss) { ATHANOR_ASSERT(!dloss.is_cpu() || dloss.item<double>() == 1); }
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens, const LabelDraw& draw) {
-  if (device::takes(x)) return device::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw);
+                            int64_t chunk_tokens, const LabelDraw& draw, double cap) {
+  if (device::takes(x)) return device::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw, cap);
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   const Tensor ids = targets.contiguous();
   check(x, weight.value, ids, chunk_tokens);
-  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
+  return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw, cap);
 }
 
-TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
-  if (device::takes(x)) return device::token_losses(x, weight, targets, chunk_tokens);
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens,
+                         double cap) {
+  if (device::takes(x)) return device::token_losses(x, weight, targets, chunk_tokens, cap);
   const at::NoGradGuard no_grad;
   const Tensor ids = targets.contiguous();
   check(x, weight, ids, chunk_tokens);
@@ -97,7 +100,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
                      at::empty({tokens}, x.options().dtype(at::kBool))};
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
-    const Tensor logits = matmul(x.narrow(0, begin, count), weight, /*transposed=*/true);
+    const Tensor logits = soft_cap(matmul(x.narrow(0, begin, count), weight, /*transposed=*/true), cap);
     losses_of_chunk(logits, ids.narrow(0, begin, count), result.loss.data_ptr<float>() + begin,
                     result.is_greedy.data_ptr<bool>() + begin, 0);
   }
@@ -106,8 +109,9 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
 
 namespace portable {
 
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets) {
-  const Tensor logits = at::linear(x, weight).to(wide_type(x));
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, double cap) {
+  Tensor logits = at::linear(x, weight).to(wide_type(x));
+  if (cap > 0) logits = (logits / cap).tanh() * cap;
   return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, /*ignore_index=*/kernels::kNoTarget);
 }
 

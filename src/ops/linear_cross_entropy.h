@@ -16,16 +16,18 @@ namespace athanor::ops {
 /// @param weight        [vocab, hidden]; its gradient must be defined.
 /// @param chunk_tokens  rows of logits held at a time.
 /// @param draw  if it draws, each target is replaced by a label that is drawn from the model's probabilities.
+/// @param cap   bound of the logits (soft_cap.h); 0: none. With one, logits of a chunk exist before and after it.
 /// @throws DataError as check_targets.
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens, const LabelDraw& draw = {});
+                            int64_t chunk_tokens, const LabelDraw& draw = {}, double cap = 0);
 
 /// For each token, its loss, fp32 [tokens] (0 without a target), and whether greedy decoding would have chosen the
 /// target, bool [tokens] (false without one). Without gradient.
 struct TokenLosses {
   Tensor loss, is_greedy;
 };
-TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens);
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens,
+                         double cap = 0);
 
 /// Checks targets of the host; those of a device make a loss NaN if they are wrong.
 /// @param targets  int64, contiguous.
@@ -37,7 +39,7 @@ void check_targets(const Tensor& targets, int64_t vocab);
 void check_unit_gradient(const Tensor& dloss);
 
 namespace portable {
-Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets);
+Tensor linear_cross_entropy(const Tensor& x, const Tensor& weight, const Tensor& targets, double cap = 0);
 }
 
 }  // namespace athanor::ops

@@ -30,13 +30,15 @@ struct Reference {
   Tracked losses, loss, dx, dw;
 };
 
-Reference reference(const Case& c, at::ScalarType dtype, double grad_scale) {
+Reference reference(const Case& c, at::ScalarType dtype, double grad_scale, double cap = 0) {
   const Tracked x = exact(c.x(dtype)), w = exact(c.weight(dtype));
   const auto turned = [](const Tracked& a) { return a.view([](const Tensor& t) { return t.t(); }); };
   const Tensor targets = c.targets(), counts = (targets != kNoTarget).to(at::kDouble);
   const Tensor onehot = at::one_hot(targets.clamp_min(0), c.vocab).to(at::kDouble) * counts.unsqueeze(1);
 
-  const Tracked logits = stored(matmul(x, turned(w)), dtype);
+  const Tracked uncapped = stored(matmul(x, turned(w)), dtype),
+                logits = cap > 0 ? stored(soft_cap(uncapped, cap), dtype) : uncapped;
+  const Tracked share = logits * (cap > 0 ? 1 / cap : 0), slope = exact(1.0) - share * share;
   const Tracked peak = exact(logits.value.amax(-1, /*keepdim=*/true)), mask = exact(counts), hot = exact(onehot);
   const Tracked e = exp(logits - peak), total = sum(e, -1, /*keepdim=*/true);
   const Tracked at_target = logits * hot;  // one element of each row; the others are exactly zero
@@ -44,16 +46,19 @@ Reference reference(const Case& c, at::ScalarType dtype, double grad_scale) {
   const auto flat = [](const Tracked& a) { return a.view([](const Tensor& t) { return t.squeeze(-1); }); };
   const Tracked losses = ((flat(peak) - picked) + flat(log(total))) * mask;
   const Tracked rows = exact(counts.unsqueeze(1));
-  const Tracked dlogits = stored((e * reciprocal(total) - hot) * grad_scale * rows, dtype);
+  const Tracked dcapped = stored((e * reciprocal(total) - hot) * grad_scale * rows, dtype),
+                dlogits = cap > 0 ? stored(dcapped * slope, dtype) : dcapped;
   return {losses,
           {losses.value.sum(), losses.error.sum()},  // in fp64
           stored(matmul(dlogits, w), dtype),
           stored(matmul(turned(dlogits), x), dtype)};
 }
 
-Outcome run_case(const Case& c, const Weight& weight, double grad_scale, int64_t chunk_tokens) {
-  return run([&](const auto& in) { return linear_cross_entropy(in[0], weight, c.targets(), grad_scale, chunk_tokens); },
-             {c.x(weight.value.scalar_type())}, at::ones({}));
+Outcome run_case(const Case& c, const Weight& weight, double grad_scale, int64_t chunk_tokens, double cap = 0) {
+  const auto f = [&](const auto& in) {
+    return linear_cross_entropy(in[0], weight, c.targets(), grad_scale, chunk_tokens, {}, cap);
+  };
+  return run(f, {c.x(weight.value.scalar_type())}, at::ones({}));
 }
 
 // The weight's gradient over several chunks. In bf16 each chunk's product is stored; `stored` bounds the whole if signs
@@ -65,14 +70,15 @@ Tracked over_chunks(const Case& c, const Reference& expected, at::ScalarType dty
   return {expected.dw.value, expected.dw.error + unit_roundoff(dtype) * norm};
 }
 
-TEST(LinearCrossEntropy, LossAndBothGradientsAreWithinTheirBoundsForAnyChunk) {
+TEST(LinearCrossEntropy, LossAndBothGradientsAreWithinTheirBoundsForAnyChunkAndWithACap) {
   for (const auto dtype : kComputeTypes) {
     for (const Case& c : kCases) {
       for (const double grad_scale : {1.0, -0.37, 1e-6}) {
-        const Reference expected = reference(c, dtype, grad_scale);
+        const double cap = grad_scale == 1 ? 0 : 2;
+        const Reference expected = reference(c, dtype, grad_scale, cap);
         for (const int64_t chunk : {1, 7, 1000}) {
           const Weight weight = weight_of(c.weight(dtype), 0.5);
-          const Outcome fast = run_case(c, weight, grad_scale, chunk);
+          const Outcome fast = run_case(c, weight, grad_scale, chunk, cap);
           const auto name = fmt::format("{}, scale {}, chunk {}", c.name(dtype), grad_scale, chunk);
           EXPECT_EQ(fast.y.scalar_type(), at::kDouble);
           expect_within(fast.y, expected.loss, name + " loss");
@@ -87,9 +93,10 @@ TEST(LinearCrossEntropy, LossAndBothGradientsAreWithinTheirBoundsForAnyChunk) {
 
 TEST(LinearCrossEntropy, PortableFormAgreesWithTheFormulaInFp64) {
   for (const Case& c : kCases) {
-    const auto f = [&](const auto& in) { return portable::linear_cross_entropy(in[0], in[1], c.targets()); };
+    const double cap = c.vocab > 50 ? 2 : 0;
+    const auto f = [&](const auto& in) { return portable::linear_cross_entropy(in[0], in[1], c.targets(), cap); };
     const Outcome oracle = run_fp64(f, {c.x(at::kFloat), c.weight(at::kFloat)}, at::ones({}));
-    const Reference expected = reference(c, at::kFloat, 1.0);
+    const Reference expected = reference(c, at::kFloat, 1.0, cap);
     expect_same_formula(oracle.y, expected.loss, c.name(at::kFloat) + " loss");
     expect_same_formula(oracle.dx[0], expected.dx, c.name(at::kFloat) + " dx");
     expect_same_formula(oracle.dx[1], expected.dw, c.name(at::kFloat) + " dw");

@@ -16,7 +16,7 @@ Tensor per_row(const Tensor& x) { return at::empty({num_rows(x)}, x.options().dt
 
 // With a branch, this is the norm of x + branch; that sum is written into `sum`.
 Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, const Tensor& weight, const Tensor& rstd,
-                   double eps) {
+                   const RmsForm& form) {
   Tensor y = at::empty_like(x);
   const int64_t width = x.size(-1);
   with_element(x, [&](auto* tag) {
@@ -26,12 +26,12 @@ Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, con
     float* r = pointer<float>(rstd);
     for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * width, count = end - begin;
-      const auto epsilon = static_cast<float>(eps);
+      const auto eps = static_cast<float>(form.eps), offset = static_cast<float>(form.offset);
       if (added) {
-        kernels::add_rms_norm_forward(from + at, added + at, scale, total + at, to + at, r + begin, count, width,
-                                      epsilon);
+        kernels::add_rms_norm_forward(from + at, added + at, scale, total + at, to + at, r + begin, count, width, eps,
+                                      offset);
       } else {
-        kernels::rms_norm_forward(from + at, scale, to + at, r + begin, count, width, epsilon);
+        kernels::rms_norm_forward(from + at, scale, to + at, r + begin, count, width, eps, offset);
       }
     });
   });
@@ -39,11 +39,13 @@ Tensor rms_forward(const Tensor& x, const Tensor& branch, const Tensor& sum, con
 }
 
 // Adds the weight's gradient into its bucket. `dsum`, if there is one, is added to the gradient of x.
-Tensor rms_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Weight& weight) {
+Tensor rms_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const Tensor& rstd, const Weight& weight,
+                    double weight_offset) {
   Tensor dx = at::empty_like(x);
   const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
   const Tensor partials = at::zeros({blocks, width}, weight.grad.options());
   float* partial = pointer<float>(partials);
+  const auto offset = static_cast<float>(weight_offset);
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T *dsp = pointer_or_null<T>(dsum), *dyp = pointer<T>(dy), *xp = pointer<T>(x);
@@ -55,9 +57,9 @@ Tensor rms_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, const
         const int64_t row = b * kRowsPerPartial, at = row * width, count = std::min(kRowsPerPartial, rows - row);
         float* dw = partial + b * width;
         if (dsp) {
-          kernels::add_rms_norm_backward(dsp + at, dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width);
+          kernels::add_rms_norm_backward(dsp + at, dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width, offset);
         } else {
-          kernels::rms_norm_backward(dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width);
+          kernels::rms_norm_backward(dyp + at, xp + at, wp, rp + row, dxp + at, dw, count, width, offset);
         }
       }
     });
@@ -109,11 +111,12 @@ Tensor layer_backward(const Tensor& dsum, const Tensor& dy, const Tensor& x, con
   return dx;
 }
 
-void keep(AutogradContext* ctx, const Tensor& x, const Tensor& rstd, const Weight& weight) {
+void keep(AutogradContext* ctx, const Tensor& x, const Tensor& rstd, const Weight& weight, const RmsForm& form) {
   ctx->save_for_backward({x});
   ctx->saved_data["rstd"] = rstd;
   ctx->saved_data["weight"] = weight.value;
   ctx->saved_data["grad"] = weight.grad;
+  ctx->saved_data["offset"] = form.offset;
 }
 Weight kept_weight(AutogradContext* ctx) {
   return {ctx->saved_data["weight"].toTensor(), ctx->saved_data["grad"].toTensor()};
@@ -121,16 +124,17 @@ Weight kept_weight(AutogradContext* ctx) {
 Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? x.contiguous() : x; }
 
 struct RmsNorm : torch::autograd::Function<RmsNorm> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, double eps) {
+  static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const RmsForm& form) {
     const Tensor rstd = per_row(x);
-    Tensor y = rms_forward(x, {}, {}, weight.value, rstd, eps);
-    keep(ctx, x, rstd, weight);
+    Tensor y = rms_forward(x, {}, {}, weight.value, rstd, form);
+    keep(ctx, x, rstd, weight, form);
     return y;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const Tensor dx = rms_backward({}, grads[0].contiguous(), ctx->get_saved_variables()[0],
-                                   ctx->saved_data["rstd"].toTensor(), kept_weight(ctx));
+    const Tensor dx =
+        rms_backward({}, grads[0].contiguous(), ctx->get_saved_variables()[0], ctx->saved_data["rstd"].toTensor(),
+                     kept_weight(ctx), ctx->saved_data["offset"].toDouble());
     return {dx, Tensor(), Tensor()};
   }
 };
@@ -155,18 +159,19 @@ struct LayerNorm : torch::autograd::Function<LayerNorm> {
 // Either result may be used alone, so a gradient that is absent is undefined, not a tensor of zeros.
 struct AddRmsNorm : torch::autograd::Function<AddRmsNorm> {
   static variable_list forward(AutogradContext* ctx, const Tensor& x, const Tensor& branch, const Weight& weight,
-                               double eps) {
+                               const RmsForm& form) {
     const Tensor rstd = per_row(x), sum = at::empty_like(x);
-    const Tensor normed = rms_forward(x, branch, sum, weight.value, rstd, eps);
-    keep(ctx, sum, rstd, weight);
+    const Tensor normed = rms_forward(x, branch, sum, weight.value, rstd, form);
+    keep(ctx, sum, rstd, weight, form);
     ctx->set_materialize_grads(false);
     return {sum, normed};
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     if (!grads[1].defined()) return {grads[0], grads[0], Tensor(), Tensor()};
-    const Tensor dx = rms_backward(contiguous_or_none(grads[0]), grads[1].contiguous(), ctx->get_saved_variables()[0],
-                                   ctx->saved_data["rstd"].toTensor(), kept_weight(ctx));
+    const Tensor dx =
+        rms_backward(contiguous_or_none(grads[0]), grads[1].contiguous(), ctx->get_saved_variables()[0],
+                     ctx->saved_data["rstd"].toTensor(), kept_weight(ctx), ctx->saved_data["offset"].toDouble());
     return {dx, dx, Tensor(), Tensor()};
   }
 };
@@ -192,12 +197,12 @@ struct AddLayerNorm : torch::autograd::Function<AddLayerNorm> {
 
 }  // namespace
 
-Tensor rms_norm(const Tensor& x, const Weight& weight, double eps) {
-  if (device::takes(x)) return device::rms_norm(x, weight, eps);
+Tensor rms_norm(const Tensor& x, const Weight& weight, const RmsForm& form) {
+  if (device::takes(x)) return device::rms_norm(x, weight, form);
   const Tensor rows = x.contiguous();
   if (!at::GradMode::is_enabled() || !weight.grad.defined())
-    return rms_forward(rows, {}, {}, weight.value, per_row(rows), eps);
-  return RmsNorm::apply(rows, weight, eps);
+    return rms_forward(rows, {}, {}, weight.value, per_row(rows), form);
+  return RmsNorm::apply(rows, weight, form);
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {
@@ -207,16 +212,16 @@ Tensor layer_norm(const Tensor& x, double eps) {
   return LayerNorm::apply(rows, eps);
 }
 
-NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, double eps) {
-  if (device::takes(x)) return device::add_rms_norm(x, branch, weight, eps);
+NormedSum add_rms_norm(const Tensor& x, const Tensor& branch, const Weight& weight, const RmsForm& form) {
+  if (device::takes(x)) return device::add_rms_norm(x, branch, weight, form);
   ATHANOR_ASSERT(x.sizes() == branch.sizes());
   const Tensor rows = x.contiguous(), added = branch.contiguous();
   if (at::GradMode::is_enabled() && weight.grad.defined()) {
-    const auto results = AddRmsNorm::apply(rows, added, weight, eps);
+    const auto results = AddRmsNorm::apply(rows, added, weight, form);
     return {results[0], results[1]};
   }
   const Tensor sum = at::empty_like(rows);
-  return {sum, rms_forward(rows, added, sum, weight.value, per_row(rows), eps)};
+  return {sum, rms_forward(rows, added, sum, weight.value, per_row(rows), form)};
 }
 
 NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
@@ -233,10 +238,10 @@ NormedSum add_layer_norm(const Tensor& x, const Tensor& branch, double eps) {
 
 namespace portable {
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
+Tensor rms_norm(const Tensor& x, const Tensor& weight, const RmsForm& form) {
   const Tensor wide = x.to(wide_type(x));
-  const Tensor normed = wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + eps);
-  return (normed * weight.to(wide_type(x))).to(x.scalar_type());
+  const Tensor normed = wide * at::rsqrt(wide.pow(2).mean(-1, /*keepdim=*/true) + form.eps);
+  return (normed * (weight.to(wide_type(x)) + form.offset)).to(x.scalar_type());
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {

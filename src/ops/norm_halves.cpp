@@ -24,8 +24,8 @@ void square_sums_into(const Tensor& x, const Tensor& sums) {
   });
 }
 
-Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd) {
-  if (device::takes(x)) return portable::norm_scale(x, weight, rstd);
+Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd, double offset) {
+  if (device::takes(x)) return portable::norm_scale(x, weight, rstd, offset);
   const Tensor y = at::empty_like(x);
   const int64_t width = x.size(-1);
   const float* r = pointer<float>(rstd);
@@ -35,14 +35,15 @@ Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd) {
     T* to = pointer<T>(y);
     for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * width;
-      kernels::rms_norm_scale(from + at, w, r + begin, to + at, end - begin, width);
+      kernels::rms_norm_scale(from + at, w, r + begin, to + at, end - begin, width, static_cast<float>(offset));
     });
   });
   return y;
 }
 
-void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots) {
-  if (device::takes(x)) return portable::norm_dots_into(dy, x, weight, rstd, dots);
+void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots,
+                    double offset) {
+  if (device::takes(x)) return portable::norm_dots_into(dy, x, weight, rstd, dots, offset);
   const int64_t width = x.size(-1);
   const float* r = pointer<float>(rstd);
   auto* dot = pointer<float>(dots);
@@ -51,13 +52,15 @@ void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, con
     const T *from = pointer<T>(x), *w = pointer<T>(weight), *d = pointer<T>(dy);
     for_rows(num_rows(x), width, [&](int64_t begin, int64_t end) {
       const int64_t at = begin * width;
-      kernels::rms_norm_dots(d + at, from + at, w, r + begin, dot + begin, end - begin, width);
+      kernels::rms_norm_dots(d + at, from + at, w, r + begin, dot + begin, end - begin, width,
+                             static_cast<float>(offset));
     });
   });
 }
 
-Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& means) {
-  if (device::takes(x)) return portable::norm_gradient(dy, x, weight, rstd, means);
+Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& means,
+                     double offset) {
+  if (device::takes(x)) return portable::norm_gradient(dy, x, weight, rstd, means, offset);
   const Tensor dx = at::empty_like(x);
   const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
   const Tensor partials = at::zeros({blocks, width}, means.options());
@@ -71,7 +74,7 @@ Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, co
       for (int64_t b = begin; b < end; ++b) {
         const int64_t row = b * kRowsPerPartial, at = row * width, count = std::min(kRowsPerPartial, rows - row);
         kernels::rms_norm_backward_of_means(d + at, from + at, w, r + row, mean + row, to + at, partial + b * width,
-                                            count, width);
+                                            count, width, static_cast<float>(offset));
       }
     });
   });
@@ -84,18 +87,20 @@ namespace portable {
 
 void square_sums_into(const Tensor& x, const Tensor& sums) { Tensor(sums).copy_(wide(x).square().sum(1)); }
 
-Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd) {
-  return (wide(x) * rstd.unsqueeze(1) * weight.to(wide_type(x))).to(x.scalar_type()).view(x.sizes());
+Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd, double offset) {
+  return (wide(x) * rstd.unsqueeze(1) * (weight.to(wide_type(x)) + offset)).to(x.scalar_type()).view(x.sizes());
 }
 
-void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots) {
-  Tensor(dots).copy_((wide(dy) * weight.to(wide_type(x)) * (wide(x) * rstd.unsqueeze(1))).sum(1));
+void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots,
+                    double offset) {
+  Tensor(dots).copy_((wide(dy) * (weight.to(wide_type(x)) + offset) * (wide(x) * rstd.unsqueeze(1))).sum(1));
 }
 
-Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& means) {
+Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, const Tensor& rstd, const Tensor& means,
+                     double offset) {
   const Tensor r = rstd.unsqueeze(1), normed = wide(x) * r, g = wide(dy);
   if (weight.grad.defined()) Tensor(weight.grad).add_((g * normed).sum(0));
-  const Tensor dx = r * (g * weight.value.to(wide_type(x)) - normed * means.unsqueeze(1));
+  const Tensor dx = r * (g * (weight.value.to(wide_type(x)) + offset) - normed * means.unsqueeze(1));
   return dx.to(x.scalar_type()).view(x.sizes());
 }
 

@@ -6,7 +6,6 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "ops/device.h"
-#include "ops/norm.h"
 
 namespace athanor::ops {
 namespace {
@@ -80,7 +79,7 @@ class Heads {
     for (int64_t row = 0; row < count * rows_per_token_; row += kRowsPerPartial) {
       const int64_t rows = std::min(kRowsPerPartial, count * rows_per_token_ - row), begin = row * norm_width_;
       kernels::rms_norm_backward(turned + begin, from + begin, weight_, rstd_ + token * rows_per_token_ + row,
-                                 dx + begin, partials, rows, norm_width_);
+                                 dx + begin, partials, rows, norm_width_, static_cast<float>(how_.offset));
       partials += norm_width_;
     }
     if (clips_before()) stop_beyond(x, dx, n, how_.clip);
@@ -99,7 +98,7 @@ class Heads {
   }
   void normed(const T* from, int64_t token, int64_t count, T* to) const {
     kernels::rms_norm_forward(from, weight_, to, rstd_ + token * rows_per_token_, count * rows_per_token_, norm_width_,
-                              static_cast<float>(how_.eps));
+                              static_cast<float>(how_.eps), static_cast<float>(how_.offset));
   }
   void turn(const T* from, int64_t token, int64_t count, T* to, float direction) const {
     const int64_t half = head_dim_ / 2;
@@ -155,6 +154,7 @@ struct NormRopeFunction : torch::autograd::Function<NormRopeFunction> {
     ctx->saved_data["numbers"] = std::vector<int64_t>{static_cast<int64_t>(how.norm), num_heads};
     ctx->saved_data["clip"] = how.clip;
     ctx->saved_data["eps"] = how.eps;
+    ctx->saved_data["offset"] = how.offset;
     return forward_of(x, weight.value, how, rotation, num_heads, rstd);
   }
 
@@ -162,7 +162,7 @@ struct NormRopeFunction : torch::autograd::Function<NormRopeFunction> {
     const auto tensors = ctx->saved_data["tensors"].toTensorVector();
     const auto numbers = ctx->saved_data["numbers"].toIntVector();
     const NormRope how{static_cast<Norm>(numbers[0]), ctx->saved_data["eps"].toDouble(),
-                       ctx->saved_data["clip"].toDouble()};
+                       ctx->saved_data["clip"].toDouble(), ctx->saved_data["offset"].toDouble()};
     const Tensor dy = grads[0].contiguous();
     const Tensor dx = at::empty(dy.sizes(), dy.options()).flatten(-2);
     const Tensor saved = ctx->get_saved_variables()[0], x = saved.defined() ? saved : dx;  // then no step reads it
@@ -212,7 +212,7 @@ Tensor norm_rope(const Tensor& x, const Weight& weight, const NormRope& how, con
   ATHANOR_ASSERT(weight.defined() == (how.norm != Norm::kNone) && x.size(-1) % (2 * num_heads) == 0);
   if (device::takes(x)) {
     return one_after_the_other(
-        x, how, num_heads, [&](const Tensor& t) { return rms_norm(t, weight, how.eps); },
+        x, how, num_heads, [&](const Tensor& t) { return rms_norm(t, weight, how.form()); },
         [&](const Tensor& t) { return rope(t, rotation); });
   }
   const Tensor rows = x.contiguous();
@@ -226,7 +226,7 @@ namespace portable {
 Tensor norm_rope(const Tensor& x, const Tensor& weight, const NormRope& how, const Rotation& rotation,
                  int64_t num_heads) {
   return one_after_the_other(
-      x, how, num_heads, [&](const Tensor& t) { return portable::rms_norm(t, weight, how.eps); },
+      x, how, num_heads, [&](const Tensor& t) { return portable::rms_norm(t, weight, how.form()); },
       [&](const Tensor& t) { return portable::rope(t, rotation); });
 }
 

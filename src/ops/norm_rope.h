@@ -1,6 +1,7 @@
 #pragma once
 // The steps between the projection of queries and keys and attention, in one pass: norm, clipping, rotation.
 
+#include "ops/norm.h"
 #include "ops/rope.h"
 
 namespace athanor::ops {
@@ -11,6 +12,9 @@ struct NormRope {
   Norm norm = Norm::kNone;  ///< kWhole: over a token's heads together; kHead: over each head
   double eps = 0;
   double clip = 0;  ///< values are kept within ±clip, before a norm of heads and after one of the whole; 0: no clipping
+  double offset = 0;  ///< RmsForm::offset of the norm
+
+  RmsForm form() const { return {eps, offset}; }
 };
 
 /// x [B, T, heads · head_dim] → [B, T, heads, head_dim]. The result has the bits, forward and backward, of `rms_norm`,

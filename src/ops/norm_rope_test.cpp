@@ -26,9 +26,10 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Norm norm : {Norm::kNone, Norm::kWhole, Norm::kHead}) {
     for (const double clip : {0.0, 0.7}) {
+      const double offset = clip > 0 ? 1 : 0;
       for (const auto& [sequences, tokens, heads, head_dim] :
            std::vector<std::array<int64_t, 4>>{{0, 3, 2, 8}, {1, 1, 1, 2}, {2, 37, 3, 10}, {1, 130, 4, 32}}) {
-        all.push_back({sequences, tokens, heads, head_dim, {norm, 1e-5, clip}});
+        all.push_back({sequences, tokens, heads, head_dim, {norm, 1e-5, clip, offset}});
       }
     }
   }
@@ -37,10 +38,10 @@ std::vector<Case> cases() {
 
 Tensor apart(const Tensor& x_in, const Weight& weight, const Case& c, const Rotation& rotation) {
   Tensor x = x_in;
-  if (c.how.norm == Norm::kWhole) x = rms_norm(x, weight, c.how.eps);
+  if (c.how.norm == Norm::kWhole) x = rms_norm(x, weight, c.how.form());
   if (c.how.clip > 0) x = x.clamp(-c.how.clip, c.how.clip);
   x = x.view({c.sequences, c.tokens, c.num_heads, c.head_dim});
-  if (c.how.norm == Norm::kHead) x = rms_norm(x, weight, c.how.eps);
+  if (c.how.norm == Norm::kHead) x = rms_norm(x, weight, c.how.form());
   return rope(x, rotation);
 }
 

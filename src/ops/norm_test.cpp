@@ -16,8 +16,9 @@ struct Reference {
 };
 
 // dx = r · (g − x̂ · mean(g · x̂)), g = dy · w, x̂ = x · r.
-Reference rms_reference(const Tensor& x_in, const Tensor& w_in, const Tensor& dy_in, at::ScalarType dtype) {
-  const Tracked x = exact(x_in), w = exact(w_in), dy = exact(dy_in);
+Reference rms_reference(const Tensor& x_in, const Tensor& w_in, const Tensor& dy_in, at::ScalarType dtype,
+                        double offset = 0) {
+  const Tracked x = exact(x_in), w = exact(w_in) + exact(offset), dy = exact(dy_in);
   const Tracked r = rsqrt(mean(x * x) + rounded(exact(kEps)));
   const Tracked normed = x * r, g = dy * w;
   return {stored(normed * w, dtype), stored(r * (g - normed * mean(g * normed)), dtype), sum(dy * normed, 0)};
@@ -37,22 +38,23 @@ std::vector<std::pair<int64_t, int64_t>> shapes() {
   return all;
 }
 
-TEST(RmsNorm, ForwardAndBothGradientsAreWithinTheirBounds) {
+TEST(RmsNorm, ForwardAndBothGradientsAreWithinTheirBoundsAlsoWithAnOffsetOfTheWeight) {
   for (const auto dtype : kComputeTypes) {
     for (const auto& [rows, width] : shapes()) {
+      const RmsForm form{kEps, width % 2 == 0 ? 0.0 : 1.0};
       const Tensor x = normal({rows, width}, 1, dtype) * 3, dy = normal({rows, width}, 2, dtype);
       const Weight weight = weight_of(normal({width}, 3, dtype), 0.5);
-      const Outcome fast = run([&](const auto& in) { return rms_norm(in[0], weight, kEps); }, {x}, dy);
-      const auto [y, dx, dw] = rms_reference(x, weight.value, dy, dtype);
+      const Outcome fast = run([&](const auto& in) { return rms_norm(in[0], weight, form); }, {x}, dy);
+      const auto [y, dx, dw] = rms_reference(x, weight.value, dy, dtype, form.offset);
       const auto name = fmt::format("{} rows of {} {}", rows, width, name_of(dtype));
       expect_within(fast.y, y, name + " y");
       expect_within(fast.dx[0], dx, name + " dx");
       expect_within(weight.grad, added_to(0.5, dw, rows), name + " dw");
-      expect_within(portable::rms_norm(x, weight.value, kEps), y, name + " portable y");
+      expect_within(portable::rms_norm(x, weight.value, form), y, name + " portable y");
 
       const Outcome oracle =
-          run_fp64([](const auto& in) { return portable::rms_norm(in[0], in[1], kEps); }, {x, weight.value}, dy);
-      const auto formula = rms_reference(x, weight.value, dy, at::kFloat);
+          run_fp64([&](const auto& in) { return portable::rms_norm(in[0], in[1], form); }, {x, weight.value}, dy);
+      const auto formula = rms_reference(x, weight.value, dy, at::kFloat, form.offset);
       expect_same_formula(oracle.y, formula.y, name + " y");
       expect_same_formula(oracle.dx[0], formula.dx, name + " dx");
       expect_same_formula(oracle.dx[1], formula.dw, name + " dw");

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <limits>
-
 #include "ops/attention_pieces.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
@@ -41,13 +39,16 @@ std::vector<std::vector<int64_t>> ancestors_of(const TokenTree& tree) {
 }
 
 template <class T>
-void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, const Tensor& out) {
+void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                     const AttentionOptions& options, const Tensor& out) {
   std::vector<Run> runs;
   for (const auto& node : tree.nodes) runs.push_back({0, node.begin, node.end - node.begin});
   const PackedKeys<T> packed(k, v, runs);
   const auto pieces = pieces_of(tree);
   const auto above = ancestors_of(tree);
   const int64_t heads = q.size(2), kv_heads = k.size(2), num_pieces = static_cast<int64_t>(pieces.size());
+  AttentionOptions whole = options;  // a window that hides tokens is not computed here
+  whole.window = 0;
   const Tensor logsumexp = at::empty({heads, q.size(1)}, q.options().dtype(at::kFloat));  // written, and not read
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
   for_each_piece(num_pieces * heads, scratch_bytes, [&](int64_t i, void* scratch) {
@@ -62,8 +63,8 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
     const Run& run = runs[piece.node];
     const kernels::PackedHead own = packed_of(static_cast<int64_t>(piece.node));
     kernels::attention_forward<T>(
-        shape_of(q, run), rows_of<const T>(q, run, head), own.keys_transposed, own.values, rows_of<T>(out, run, head),
-        logsumexp.data_ptr<float>() + head * logsumexp.size(1) + run.begin,
+        shape_of(q, run, whole), rows_of<const T>(q, run, head), own.keys_transposed, own.values,
+        rows_of<T>(out, run, head), logsumexp.data_ptr<float>() + head * logsumexp.size(1) + run.begin,
         /*largest=*/nullptr, piece.begin, std::min(run.length, piece.begin + kQueries), scratch, before);
   });
 }
@@ -120,34 +121,37 @@ TokenTree with_mask(TokenTree tree, at::Device device) {
   return tree;
 }
 
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window) {
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                      const AttentionOptions& options) {
+  const int64_t window = options.window;
   const at::NoGradGuard no_grad;
   ATHANOR_ASSERT(q.size(0) == 1 && q.size(1) == tree.num_tokens());
   const bool hides = window > 0 && tree.num_tokens() > 0 && tree.positions.max().item<int64_t>() >= window;
   if (runs_on_tiles(q) && !hides) {
     const Tensor out = at::empty(q.sizes(), q.options());
     const Tensor dense_q = with_dense_heads(q), dense_k = with_dense_heads(k), dense_v = with_dense_heads(v);
-    with_element(
-        q, [&](auto* tag) { attend_on_tiles<std::decay_t<decltype(*tag)>>(dense_q, dense_k, dense_v, tree, out); });
+    with_element(q, [&](auto* tag) {
+      attend_on_tiles<std::decay_t<decltype(*tag)>>(dense_q, dense_k, dense_v, tree, options, out);
+    });
     return out;
   }
   if (hides && !tree.mask_in_window.defined()) tree.mask_in_window = send(tree_mask(tree, window), q.device());
   const Tensor mask = hides ? tree.mask_in_window : tree.mask.defined() ? tree.mask : tree_mask(tree).to(q.device());
   const int64_t heads = q.size(2);
-  return at::scaled_dot_product_attention(heads_first(q, heads), heads_first(k, heads), heads_first(v, heads), mask)
-      .transpose(1, 2)
-      .contiguous();
+  const Tensor queries = heads_first(q, heads), keys = heads_first(k, heads), values = heads_first(v, heads);
+  const Tensor attended = options.soft_cap > 0
+                              ? attention_in_steps(queries, keys, values, mask, options)
+                              : at::scaled_dot_product_attention(queries, keys, values, mask, 0.0, /*is_causal=*/false,
+                                                                 options.given_scale());
+  return attended.transpose(1, 2).contiguous();
 }
 
 namespace portable {
 
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window) {
-  const auto wide = [&](const Tensor& x) { return heads_first(x, q.size(2)).to(at::kFloat); };
-  const double scale = 1 / std::sqrt(static_cast<double>(q.size(3)));
-  const Tensor scores = at::matmul(wide(q), wide(k).transpose(-1, -2)) * scale;
-  const Tensor masked =
-      scores.masked_fill(tree_mask(tree, window).logical_not(), -std::numeric_limits<float>::infinity());
-  return at::matmul(at::softmax(masked, -1), wide(v)).transpose(1, 2).to(q.scalar_type());
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                      const AttentionOptions& options) {
+  const auto all = [&](const Tensor& x) { return heads_first(x, q.size(2)); };
+  return attention_in_steps(all(q), all(k), all(v), tree_mask(tree, options.window), options).transpose(1, 2);
 }
 
 }  // namespace portable

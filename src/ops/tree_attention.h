@@ -9,7 +9,7 @@
 
 #include <vector>
 
-#include "ops/tensor.h"
+#include "ops/attention.h"
 
 namespace athanor::ops {
 
@@ -38,11 +38,13 @@ TokenTree with_mask(TokenTree tree, at::Device device);
 /// q [1, N, heads, head_dim]; k, v [1, N, kv_heads, head_dim] → [1, N, heads, head_dim], without autograd. On our tiles
 /// every sum is fp32 in an order that depends on the tree alone, and nothing is computed between tokens that do not
 /// attend to each other; elsewhere, and where a window hides tokens of a text, libtorch's attention gets the mask.
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window = 0);
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                      const AttentionOptions& options = {});
 
 namespace portable {
 /// Computes dense scores with the mask, in fp32.
-Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree, int64_t window = 0);
+Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const TokenTree& tree,
+                      const AttentionOptions& options = {});
 }  // namespace portable
 
 }  // namespace athanor::ops

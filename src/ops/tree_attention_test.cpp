@@ -87,7 +87,7 @@ const std::vector<Text>& all_texts() {
   return texts;
 }
 
-using Form = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const TokenTree&, int64_t);
+using Form = Tensor (*)(const Tensor&, const Tensor&, const Tensor&, const TokenTree&, const AttentionOptions&);
 
 // Each text of the tree has the attention that it has by itself.
 void expect_each_text_within_bounds(Form form, const std::string& name) {
@@ -95,7 +95,7 @@ void expect_each_text_within_bounds(Form form, const std::string& name) {
   for (const auto dtype : kComputeTypes) {
     for (size_t i = 0; i < all.size(); ++i) {
       const auto in = all[i].qkv(dtype);
-      const Tensor y = form(in[0], in[1], in[2], make_tree(all[i].nodes), 0);
+      const Tensor y = form(in[0], in[1], in[2], make_tree(all[i].nodes), {});
       for (const Text& text : all_texts()) {
         if (text.number != static_cast<int64_t>(i) || text.dtype != dtype) continue;
         expect_within(
@@ -115,20 +115,23 @@ TEST(TreeAttention, PortableFormIsWithinTheSameBounds) {
 }
 
 // A text's attention with a window is compared in float64, where both forms are dense.
-TEST(TreeAttention, AWindowCountsTheTokensOfATextAcrossItsNodes) {
+TEST(TreeAttention, AWindowCountsTheTokensOfATextAcrossItsNodesAlsoWithASoftCap) {
   for (const Case& c : cases()) {
     std::vector<Tensor> in;
     for (const Tensor& x : c.qkv(at::kFloat)) in.push_back(x.to(at::kDouble));
-    for (const int64_t window : {1, 20, 1000}) {
+    for (const AttentionOptions& options : std::vector<AttentionOptions>{{.window = 1},
+                                                                         {.window = 20},
+                                                                         {.window = 1000},
+                                                                         {.window = 20, .scale = 0.3, .soft_cap = 0.7},
+                                                                         {.soft_cap = 0.7}}) {
       const TokenTree tree = make_tree(c.nodes);  // which keeps the mask of one window
-      const Tensor y = portable::tree_attention(in[0], in[1], in[2], tree, window),
-                   op = tree_attention(in[0].to(at::kFloat), in[1].to(at::kFloat), in[2].to(at::kFloat), tree, window);
-      EXPECT_TRUE(at::allclose(op, y.to(at::kFloat), 0, 1e-5)) << window;
+      const Tensor y = portable::tree_attention(in[0], in[1], in[2], tree, options),
+                   op = tree_attention(in[0].to(at::kFloat), in[1].to(at::kFloat), in[2].to(at::kFloat), tree, options);
+      EXPECT_TRUE(at::allclose(op, y.to(at::kFloat), 0, 1e-5)) << options.window;
       for (int64_t n = 0; n < std::ssize(c.nodes); ++n) {
         const auto of = [&](const Tensor& x) { return rows_of_text(c, x, n); };
-        EXPECT_TRUE(
-            at::allclose(of(y), portable::attention(of(in[0]), of(in[1]), of(in[2]), {}, {.window = window}), 0, 1e-5))
-            << "text " << n << ", window " << window;
+        EXPECT_TRUE(at::allclose(of(y), portable::attention(of(in[0]), of(in[1]), of(in[2]), {}, options), 0, 1e-5))
+            << "text " << n << ", window " << options.window << ", cap " << options.soft_cap;
       }
     }
   }

@@ -2,6 +2,7 @@
 // RMSNorm of queries and of keys over their whole projections (OLMoE), when the heads of a token are spread over the
 // ranks of a tensor group.
 
+#include "ops/norm.h"
 #include "parallel/tensor_parallel.h"
 
 namespace athanor::inline parallel {
@@ -18,7 +19,7 @@ struct QueryKey {
 /// forward and backward each all-reduce two fp32 values for each token.
 /// @param q_weight, k_weight  [width], the rank's columns.
 /// @param ranks  GroupKind::kTensor; must outlive backward.
-QueryKey rms_norm_over_ranks(const QueryKey& x, const Weight& q_weight, const Weight& k_weight, double eps,
-                             comm::Communicator& ranks);
+QueryKey rms_norm_over_ranks(const QueryKey& x, const Weight& q_weight, const Weight& k_weight,
+                             const ops::RmsForm& form, comm::Communicator& ranks);
 
 }  // namespace athanor::inline parallel

@@ -9,6 +9,7 @@
 #include "ops/library_functions.h"
 #include "ops/linear.h"
 #include "ops/linear_cross_entropy.h"
+#include "ops/soft_cap.h"
 #include "ops/tiles.h"
 
 namespace athanor::inline parallel {
@@ -49,6 +50,7 @@ struct Head {
   int64_t vocab_size;
   int64_t chunk_tokens;
   TensorRanks ranks;
+  double cap;  // bound of the logits; 0: none
 };
 
 // The labels that the ranks draw together: of the largest values of their rows, that of the lowest id.
@@ -73,11 +75,13 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
     for (int64_t begin = 0; begin < x.size(0); begin += head.chunk_tokens) {
       const int64_t count = std::min(head.chunk_tokens, x.size(0) - begin);
       const Tensor rows = x.narrow(0, begin, count), ids = targets.narrow(0, begin, count);
-      const Tensor logits = ops::matmul(rows, weight.value, /*transposed=*/true);
+      const Tensor uncapped = ops::matmul(rows, weight.value, /*transposed=*/true),
+                   logits = ops::soft_cap(uncapped, head.cap);
       const Tensor labels = shared_labels({logits, ids, head.first}, draw.from_row(begin), head.vocab_size, head.ranks);
       const Chunk chunk = share_chunk({logits, labels, head.first}, false, head.ranks);
       loss.add_(chunk.losses(head.vocab_size).to(at::kDouble).sum());
       ops::to_softmax_gradient(chunk.part, chunk.maxima, chunk.sums, grad_scale);
+      ops::soft_cap_gradient_(logits, uncapped, head.cap);
       ops::matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       ops::add_outer_product(weight.grad, logits, rows);
     }
@@ -95,12 +99,12 @@ struct VocabularyCrossEntropy : torch::autograd::Function<VocabularyCrossEntropy
 
 // Returns the rank's first row, in the form that the loss uses.
 Head head_of(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t vocab_size, int64_t chunk_tokens,
-             const TensorRanks& ranks) {
+             const TensorRanks& ranks, double cap) {
   ATHANOR_ASSERT(chunk_tokens > 0 && x.dim() == 2 && targets.numel() == x.size(0));
   const int64_t first = first_vocabulary_row(vocab_size, ranks.rank(), ranks.size());
   ATHANOR_ASSERT(first + weight.size(0) == first_vocabulary_row(vocab_size, ranks.rank() + 1, ranks.size()));
   ops::check_targets(targets, vocab_size);
-  return {first, vocab_size, chunk_tokens, ranks};
+  return {first, vocab_size, chunk_tokens, ranks, cap};
 }
 
 }  // namespace
@@ -116,25 +120,26 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
 
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
                                 double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks,
-                                const ops::LabelDraw& draw) {
-  if (ranks.alone()) return ops::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw);
+                                const ops::LabelDraw& draw, double cap) {
+  if (ranks.alone()) return ops::linear_cross_entropy(x, weight, targets, grad_scale, chunk_tokens, draw, cap);
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   const Tensor ids = targets.contiguous();
-  const Head head = head_of(x, weight.value, ids, vocab_size, chunk_tokens, ranks);
+  const Head head = head_of(x, weight.value, ids, vocab_size, chunk_tokens, ranks, cap);
   return VocabularyCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, head, draw);
 }
 
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                                         int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks) {
-  if (ranks.alone()) return ops::token_losses(x, weight, targets, chunk_tokens);
+                                         int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks,
+                                         double cap) {
+  if (ranks.alone()) return ops::token_losses(x, weight, targets, chunk_tokens, cap);
   const at::NoGradGuard no_grad;
   const Tensor ids = targets.contiguous();
-  const Head head = head_of(x, weight, ids, vocab_size, chunk_tokens, ranks);
+  const Head head = head_of(x, weight, ids, vocab_size, chunk_tokens, ranks, cap);
   const ops::TokenLosses result{at::empty({x.size(0)}, x.options().dtype(at::kFloat)),
                                 at::empty({x.size(0)}, x.options().dtype(at::kBool))};
   for (int64_t begin = 0; begin < x.size(0); begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, x.size(0) - begin);
-    const Tensor logits = ops::matmul(x.narrow(0, begin, count), weight, /*transposed=*/true);
+    const Tensor logits = ops::soft_cap(ops::matmul(x.narrow(0, begin, count), weight, /*transposed=*/true), cap);
     const Chunk chunk = share_chunk({logits, ids.narrow(0, begin, count), head.first}, true, ranks);
     result.loss.narrow(0, begin, count).copy_(chunk.losses(vocab_size));
     const Tensor reaches = (chunk.at_target == chunk.maxima).logical_and(chunk.earlier == 0);
@@ -143,10 +148,11 @@ ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, 
   return result;
 }
 
-Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks) {
+Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks,
+                         double cap) {
   const at::NoGradGuard no_grad;
   if (x.size(0) == 0) return at::empty({0, vocab_size}, x.options());
-  const Tensor part = ops::linear(x, weight);
+  const Tensor part = ops::soft_cap(ops::linear(x, weight), cap);
   if (ranks.alone()) return part;
   const int ranks_count = ranks.size();
   const int64_t most = (vocab_size + ranks_count - 1) / ranks_count;  // ranks hold ⌊V·r/n⌋ to ⌊V·(r+1)/n⌋

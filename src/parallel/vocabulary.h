@@ -30,21 +30,24 @@ Tensor vocabulary_embedding(const Tensor& tokens, const Weight& weight, int64_t 
 /// @param x        [tokens, hidden], of TensorParallelInput::partitioned: the gradient is a partial sum on each rank.
 /// @param targets  [tokens] int64, ids of the whole vocabulary.
 /// @param draw  as in ops::linear_cross_entropy; two further all-reduces of C values are then made for each chunk.
+/// @param cap   bound of the logits, as there.
 /// @return the sum of losses (fp64), with the same bits on every rank.
 /// @throws DataError as ops::check_targets.
 Tensor vocabulary_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, int64_t vocab_size,
                                 double grad_scale, int64_t chunk_tokens, const TensorRanks& ranks,
-                                const ops::LabelDraw& draw = {});
+                                const ops::LabelDraw& draw = {}, double cap = 0);
 
 /// ops::token_losses with the rank's rows of the weight, and with the same bits on every rank. The second all-reduce
 /// has three values for each token, and not two as in vocabulary_cross_entropy.
 ops::TokenLosses vocabulary_token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets,
-                                         int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks);
+                                         int64_t vocab_size, int64_t chunk_tokens, const TensorRanks& ranks,
+                                         double cap = 0);
 
 /// Gathers logits, for the few tokens after which a text is continued. Training and scoring never gather them.
 /// x [R, D] → logits [R, V] in the compute type, equal on all ranks, without autograd. Collective over the group: an
 /// all-gather of R times the largest number of rows that a rank holds. Waits, as Pending::wait.
 /// @param weight  the rank's rows.
-Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks);
+Tensor vocabulary_logits(const Tensor& x, const Weight& weight, int64_t vocab_size, const TensorRanks& ranks,
+                         double cap = 0);
 
 }  // namespace athanor::inline parallel

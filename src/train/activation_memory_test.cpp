@@ -86,7 +86,8 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
                                          Case{"qwen3", {}, "float32", 0}, Case{"olmoe", {"attention"}, "bfloat16", 1},
                                          Case{"qwen3_moe", {"norm", "moe"}, "bfloat16", 0},
                                          Case{"olmoe", {}, "float32", 1}, Case{"gpt2", {"attention"}, "bfloat16", 0},
-                                         Case{"olmo2", {"norm"}, "bfloat16", 1}, Case{"gpt_neox", {}, "bfloat16", 0}));
+                                         Case{"olmo2", {"norm"}, "bfloat16", 1}, Case{"gpt_neox", {}, "bfloat16", 0},
+                                         Case{"gemma2", {}, "bfloat16", 1}));
 INSTANTIATE_TEST_SUITE_P(
     TestAll, ActivationMemory,
     testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}}, Case{"llama", {"attention"}},
@@ -96,7 +97,9 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"qwen3_moe", {"norm", "moe"}}, Case{"gpt2", {}}, Case{"gpt2", {}, "float32"},
                     Case{"olmo2", {}}, Case{"olmo2", {"layer"}}, Case{"olmo2", {"attention", "moe"}, "float32"},
                     Case{"starcoder2", {}}, Case{"gpt_neox", {}}, Case{"gpt_neox", {"norm", "attention"}},
-                    Case{"gpt_neox", {"layer"}, "float32"}, Case{"phi3", {}}, Case{"qwen2", {}, "float32"}));
+                    Case{"gpt_neox", {"layer"}, "float32"}, Case{"phi3", {}}, Case{"qwen2", {}, "float32"},
+                    Case{"gemma2", {"norm"}, "float32"}, Case{"gemma3_text", {"attention"}}, Case{"qwen2_moe", {}},
+                    Case{"qwen2_moe", {"moe"}, "float32"}));
 
 TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const RunConfig config = config_of(GetParam(), test::is_of_test_all() ? Size{4, 4} : Size{2, 2});

@@ -53,13 +53,16 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   if (family.positions == Positions::kRotary) chain.add(kFewRoundings);  // rotation
   if (family.biases != Biases::kNone) chain.add(kFewRoundings);          // biases: queries, keys, values, the output
   chain.add(back ? seq_len : m.head_dim());                              // scores
+  if (m.attn_logit_softcapping > 0) chain.add(kFewRoundings);            // cap
   chain.add(seq_len);                                                    // softmax
   chain.add_stored_there(back ? 2 : 1);                                  // probabilities, and their gradients
   chain.add(back ? m.head_dim() : seq_len);                              // weighted values
   chain.add(back ? width : heads);                                       // output projection
   chain.add_over(tensor);
-  chain.add(1);      // residual
-  chain.add(width);  // norm
+  const bool both_norms = !family.names.attention_norm.empty() && !family.names.attention_out_norm.empty();
+  if (both_norms) chain.add(width);  // norm after attention
+  chain.add(1);                      // residual
+  chain.add(width);                  // norm
   const bool sparse = m.is_sparse_layer(layer);
   const int64_t inner = sparse ? m.expert_intermediate_size() + m.shared_intermediate_size() : m.intermediate_size;
   if (sparse) {
@@ -68,12 +71,13 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
     chain.add(m.num_experts_per_tok);         // combine
     chain.add_stored_there(back ? 1 : 0);     // gradients of weights
   }
-  const bool gated = family.feed_forward == FeedForwardKind::kSwiGlu;
+  const bool gated = has_gate(family.feed_forward);
   chain.add(back ? (gated ? 2 : 1) * inner : width);              // gate and up
   if (family.norm == NormKind::kLayer) chain.add(kFewRoundings);  // scales and biases of both norms
   chain.add(kFewRoundings);                                       // activation
   chain.add(back ? width : inner);                                // down
   chain.add_over(tensor);
+  if (both_norms) chain.add(width);
   chain.add(1);  // residual
 }
 
@@ -81,9 +85,10 @@ Chain whole_pass(const RunConfig& config, bool back, bool on_device) {
   const ModelConfig& m = config.model;
   Chain chain{on_device};
   for (int64_t layer = 0; layer < m.num_hidden_layers; ++layer) add_layer(config, layer, back, chain);
-  chain.add(m.hidden_size);                        // norm
-  chain.add(back ? m.vocab_size : m.hidden_size);  // logits
-  chain.add(m.vocab_size);                         // softmax
+  chain.add(m.hidden_size);                                     // norm
+  chain.add(back ? m.vocab_size : m.hidden_size);               // logits
+  if (m.final_logit_softcapping > 0) chain.add(kFewRoundings);  // cap
+  chain.add(m.vocab_size);                                      // softmax
   chain.add_over(config.parallelism.tensor_parallel_degree);
   return chain;
 }

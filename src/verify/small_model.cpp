@@ -121,10 +121,15 @@ void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
     }
   }
   const bool given_head_dim = model.attention_head_dim > 0;
+  const int64_t head_dim = model.head_dim();
   model.num_attention_heads = heads;
   model.num_key_value_heads = kv;
   if (given_head_dim) model.attention_head_dim = kHeadDim;
   model.hidden_size = std::min(model.hidden_size, heads * kHeadDim);
+  if (model.query_pre_attn_scalar > 0)  // its ratio to head_dim stays, so that logits keep their size
+    model.query_pre_attn_scalar =
+        std::max<int64_t>(1, std::llround(static_cast<double>(model.query_pre_attn_scalar) *
+                                          static_cast<double>(model.head_dim()) / static_cast<double>(head_dim)));
   // A pair, and not all of them. Half a dim is added, so that it is read back whole (rotated_dims rounds down).
   if (model.partial_rotary_factor < 1) model.partial_rotary_factor = 2.5 / static_cast<double>(model.head_dim());
 }
@@ -153,6 +158,9 @@ ModelConfig shrink_model(ModelConfig model, ParallelismConfig& p, bool keep_dept
   if (model.moe_intermediate_size > 0) {
     model.moe_intermediate_size = std::min(model.moe_intermediate_size, kIntermediate / 8 * cut);
   }
+  if (model.shared_expert_intermediate_size > 0)
+    model.shared_expert_intermediate_size =
+        std::min(model.shared_expert_intermediate_size, kIntermediate / 8 * cut * 2 / 3);
   if (model.sliding_window > 0) model.sliding_window = std::min(model.sliding_window, kWindow);
   model.vocab_size = shrink_vocabulary(model.vocab_size, p.tensor_parallel_degree);
   // So a product of `width` terms keeps its size.

@@ -45,6 +45,12 @@ FAMILIES = {
     "starcoder2": ["model.tie_word_embeddings=true", "model.sliding_window=9"],
     "gpt_neox": ["model.num_key_value_heads=0", "model.partial_rotary_factor=0.5"],
     "phi3": ["model.sliding_window=11"],
+    "qwen2_moe": ["model.num_shared_experts=1", "model.shared_expert_intermediate_size=28", "model.moe_intermediate_size=20",
+                  "model.norm_topk_prob=true"],
+    "gemma2": ["model.head_dim=12", "model.tie_word_embeddings=true", "model.sliding_window=5", "model.query_pre_attn_scalar=10",
+               "model.attn_logit_softcapping=3", "model.final_logit_softcapping=20"],
+    "gemma3_text": ["model.head_dim=12", "model.tie_word_embeddings=true", "model.sliding_window=5", "model.full_attention_layers=[1]",
+                    "model.window_rope_theta=300", "model.rope_scaling.rope_type=linear", "model.rope_scaling.factor=4"],
 }
 
 
@@ -98,7 +104,7 @@ def greedy_ours(athanor, model, prompts, count):
 @pytest.mark.parametrize("run, kinds", [
     ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
     ("olmo2", ["hf"]), ("olmo3", ["run"]), ("qwen2", ["hf"]), ("mistral", ["run"]), ("mixtral", ["hf"]), ("starcoder2", ["run"]),
-    ("gpt_neox", ["hf"]), ("phi3", ["run"]),
+    ("gpt_neox", ["hf"]), ("phi3", ["run"]), ("gemma2", ["hf"]), ("gemma3_text", ["run"]), ("qwen2_moe", ["hf"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -250,7 +256,7 @@ TOGETHER = [
     ("qwen3", {"head_dim": 16, "rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
                    "mlp_only_layers": [1]}),
-    ("gpt2", {"layer_norm_epsilon": 1e-3}),  # with rates of dropout, by default
+    ("gpt2", {"layer_norm_epsilon": 1e-3, "scale_attn_by_inverse_layer_idx": True}),  # with rates of dropout, by default
     ("olmo2", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
     ("olmo3", {"num_hidden_layers": 4, "sliding_window": 6, "rope_parameters": {
         "full_attention": YARN, "sliding_attention": dict(rope_type="default", rope_theta=1e4)}}),
@@ -260,6 +266,12 @@ TOGETHER = [
     ("starcoder2", {"norm_epsilon": 1e-3, "tie_word_embeddings": False, "residual_dropout": 0.1}),
     ("gpt_neox", {"rotary_pct": 0.25, "rotary_emb_base": 5e3}),
     ("phi3", {"sliding_window": 5, "rope_parameters": dict(rope_type="default", rope_theta=1e4, partial_rotary_factor=0.75)}),
+    ("qwen2_moe", {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, "mlp_only_layers": [1], "use_sliding_window": True,
+                   "sliding_window": 6, "num_hidden_layers": 3, "norm_topk_prob": True}),
+    ("gemma2", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": None}),
+    ("gemma3_text", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": 8.0,
+                     "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
+                         "full_attention": YARN, "sliding_attention": dict(rope_type="default", rope_theta=50.0)}}),
 ]
 ALONE = [
     ("olmo", {}), ("olmo", {"tie_word_embeddings": True}),
@@ -273,6 +285,7 @@ ALONE = [
     ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
     ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 6}),
     ("olmo3", {"num_hidden_layers": 3}), ("gpt_neox", {"rotary_pct": 1.0}), ("phi3", {}), ("qwen2", {}), ("mistral", {"sliding_window": 7}), ("starcoder2", {"sliding_window": 5}),
+    ("gemma2", {}), ("gemma3_text", {"tie_word_embeddings": False}),
 ]
 
 
@@ -382,8 +395,8 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
 
 @pytest.mark.parametrize("family,change,words", [
     ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmo2, olmo3, olmoe, llama, qwen2"]),
-    ("gpt2", {"activation_function": "relu", "scale_attn_by_inverse_layer_idx": True, "n_head": 0},
-     ['activation_function = "relu"', "scale_attn_by_inverse_layer_idx = true", "n_head"]),
+    ("gpt2", {"activation_function": "relu", "reorder_and_upcast_attn": True, "n_head": 0},
+     ['activation_function = "relu"', "reorder_and_upcast_attn = true", "n_head"]),
     ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
     ("qwen3", {"head_dim": 12}, ["q_norm.weight has shape [128], expected [12]"]),
     ("qwen3_moe", {"mlp_only_layers": [1]}, ["model.layers.1.mlp.gate_proj.weight is missing", "and 14 more"]),

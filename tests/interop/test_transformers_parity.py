@@ -17,8 +17,8 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
-                          OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
+from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+                          OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -35,6 +35,7 @@ QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate
                  rope_parameters=dict(rope_type="default", rope_theta=1e6))
 
 
+GEMMA = dict(GROUPED, query_pre_attn_scalar=30)
 NEOX = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=200)
 GPT2 = dict(n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=200)
 
@@ -76,7 +77,8 @@ VARIANTS = {
     "qwen3_moe-mixed": (Qwen3MoeConfig, dict(QWEN3_MOE, num_hidden_layers=6, decoder_sparse_step=2, mlp_only_layers=[3])),
     "gpt2": (GPT2Config, GPT2),
     "gpt2-odd": (GPT2Config, dict(n_embd=60, n_layer=3, n_head=5, n_inner=37, vocab_size=131, layer_norm_epsilon=1e-3,
-                                  activation_function="gelu_pytorch_tanh", tie_word_embeddings=False)),
+                                  activation_function="gelu_pytorch_tanh", tie_word_embeddings=False,
+                                  scale_attn_by_inverse_layer_idx=True)),
     "olmo2": (Olmo2Config, dict(DENSE, num_key_value_heads=2, rope_parameters=dict(rope_type="default", rope_theta=5e5))),
     "olmo2-odd": (Olmo2Config, dict(ODD, tie_word_embeddings=True, rms_norm_eps=1e-3)),
     "olmo3": (Olmo3Config, dict(DENSE, num_hidden_layers=4, sliding_window=7, rope_parameters=dict(
@@ -103,6 +105,20 @@ VARIANTS = {
     "phi3": (Phi3Config, dict(DENSE, num_key_value_heads=2, sliding_window=6)),
     "phi3-partial": (Phi3Config, dict(ODD, rms_norm_eps=1e-3, rope_parameters=dict(rope_type="default", rope_theta=500.0,
                                                                                   partial_rotary_factor=0.5))),
+    "qwen2_moe": (Qwen2MoeConfig, dict(SPARSE, num_key_value_heads=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
+                                       norm_topk_prob=True)),
+    "qwen2_moe-mixed": (Qwen2MoeConfig, dict(SPARSE, **ODD) | dict(num_experts=5, num_experts_per_tok=1, moe_intermediate_size=16,
+                                             shared_expert_intermediate_size=48, mlp_only_layers=[1], use_sliding_window=True,
+                                             sliding_window=9, max_window_layers=2)),
+    "gemma2": (Gemma2Config, dict(GEMMA, sliding_window=7, attn_logit_softcapping=1.5, final_logit_softcapping=2.0)),
+    "gemma2-odd": (Gemma2Config, dict(ODD, head_dim=10, query_pre_attn_scalar=5, attn_logit_softcapping=None, final_logit_softcapping=None,
+                                      sliding_window=9, layer_types=["full_attention", "sliding_attention", "full_attention"])),
+    "gemma3_text": (Gemma3TextConfig, dict(GEMMA, sliding_window=7, final_logit_softcapping=2.0,
+                                           layer_types=["sliding_attention", "full_attention"], rope_parameters=dict(
+        full_attention=dict(rope_type="linear", rope_theta=500.0, factor=8.0),
+        sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
+    "gemma3_text-odd": (Gemma3TextConfig, dict(ODD, num_hidden_layers=7, head_dim=10, query_pre_attn_scalar=5, sliding_window=9,
+                                               tie_word_embeddings=False)),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -121,7 +137,8 @@ QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options
          "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
          "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
          "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
-         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False}  # variant → whether attention stays in documents
+         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False,
+         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -183,7 +200,7 @@ def positions_in_documents(tokens):
 
 def document_masks(config, tokens, dtype):
     """The masks of a model, by kinds of layers if its layers differ."""
-    window = getattr(config, "sliding_window", None)
+    window = getattr(config, "sliding_window", None) or None  # 0 in Qwen2-MoE
     if len(set(getattr(config, "layer_types", None) or [])) < 2 and config.model_type != "olmo3":
         return document_mask(tokens, dtype, window)
     return {"full_attention": document_mask(tokens, dtype), "sliding_attention": document_mask(tokens, dtype, window)}
@@ -249,6 +266,8 @@ def forward(model, tokens, documents):
         extra = dict(position_ids=positions_in_documents(tokens))
     out = model.base_model(input_ids=tokens, attention_mask=mask, use_cache=False, **extra)
     logits = model.lm_head(out.last_hidden_state)
+    cap = getattr(model.config, "final_logit_softcapping", None)
+    logits = cap * torch.tanh(logits / cap) if cap else logits
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
     aux_loss = None
     if is_sparse:

@@ -309,8 +309,8 @@ def draw_positions(r, f):
             f["model.rope_scaling.attention_factor"] = 1.2
 
 
-RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3"], "olmoe": ["mixtral", "mixtral"]}
-WITH_WINDOWS = ("phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
+RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3", "gemma2", "gemma3_text"], "olmoe": ["mixtral", "mixtral", "qwen2_moe"]}
+WITH_WINDOWS = ("qwen2_moe", "gemma2", "gemma3_text", "phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
 
 
 def change_family(r, f):
@@ -328,10 +328,22 @@ def change_family(r, f):
         if family == "phi3" or f.get("model.rope_scaling.rope_type") == "yarn":
             for key in [key for key in f if key.startswith("model.rope_scaling.")]:
                 del f[key]
+    if family == "gpt2" and r.random() < 0.5:
+        f["model.scale_attn_by_inverse_layer_idx"] = True
+    if family == "qwen2_moe":
+        f["model.num_shared_experts"] = max(1, f.get("model.num_shared_experts", 0))
+        f["model.shared_expert_intermediate_size"] = r.choice([0, 2]) * f["model.intermediate_size"]
+    if family in ("gemma2", "gemma3_text"):
+        f["model.query_pre_attn_scalar"] = r.choice([0, 3, 100])
+        f["model.final_logit_softcapping"] = r.choice([0, 2.0, 30.0])
+        if family == "gemma2":
+            f["model.attn_logit_softcapping"] = r.choice([0, 1.5, 50.0])
+        else:
+            f["model.window_rope_theta"] = r.choice([0, 50.0, 1e4])
     f["model.family"] = family
     if family in WITH_WINDOWS and r.random() < 0.6:
         f["model.sliding_window"] = r.choice([1, 3, 7, 40])
-        if family in ("olmo3", "qwen2", "qwen3") and r.random() < 0.6:
+        if family in ("olmo3", "qwen2", "qwen2_moe", "qwen3", "gemma2", "gemma3_text") and r.random() < 0.6:
             layers = f["model.num_hidden_layers"]
             f["model.full_attention_layers"] = sorted(r.sample(range(layers), r.randrange(1, layers + 1)))
 
@@ -454,6 +466,7 @@ def features(drawn):
     note("clip_qkv", f.get("model.clip_qkv"))
     note(f"rope {f.get('model.rope_scaling.rope_type')}", "model.rope_scaling.rope_type" in f)
     note("window", f.get("model.sliding_window", 40) < f["data.seq_len"])
+    note("caps", f.get("model.attn_logit_softcapping") or f.get("model.final_logit_softcapping"))
     note("partial rotation", f.get("model.partial_rotary_factor", 1) < 1)
     note("scaling factor", f.get("model.routed_scaling_factor", 1) != 1)
     note("k = E", "model.num_experts" in f and f["model.num_experts_per_tok"] == f["model.num_experts"])
@@ -467,7 +480,7 @@ def features(drawn):
 
 
 # Families that differ from another one in nothing that coverage does not count by itself.
-KIN = {"mixtral": "olmoe", "mistral": "llama", "phi3": "llama", "starcoder2": "gpt_neox", "olmo3": "olmo2"}
+KIN = {"mixtral": "olmoe", "mistral": "llama", "phi3": "llama", "starcoder2": "gpt_neox", "olmo3": "olmo2", "gemma3_text": "gemma2"}
 
 
 def covered(seeds):

@@ -1,11 +1,12 @@
 #include "arch/blocks/attention.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace athanor::inline arch {
 namespace {
 
-ParameterSpec scale(const AttentionSpec& a, const std::string& name, const LinearSpec& normed) {
+ParameterSpec norm_scale(const AttentionSpec& a, const std::string& name, const LinearSpec& normed) {
   const bool whole = a.qk_norm == QkNorm::kWhole;
   return {.name = name,
           .shape = {whole ? normed.rows : a.head_dim},
@@ -14,7 +15,7 @@ ParameterSpec scale(const AttentionSpec& a, const std::string& name, const Linea
           .sharded = {.tensor = whole ? 0 : -1},
           .of_key_heads = whole && normed.of_key_heads,
           .gradient = TensorGradient::kOfHeads,
-          .initial = Initial::kOne,
+          .initial = a.norm_offset == 0 ? Initial::kOne : Initial::kZero,
           .width = WidthClass::kInput};
 }
 
@@ -46,8 +47,8 @@ void turn_partly(AttentionSpec& a, int64_t rotated) {
 void AttentionSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   for (const LinearSpec* linear : {&query, &key, &value, &out}) linear->append_parameters(all);
   if (qk_norm == QkNorm::kNone) return;
-  all.push_back(scale(*this, query_norm, query));
-  all.push_back(scale(*this, key_norm, key));
+  all.push_back(norm_scale(*this, query_norm, query));
+  all.push_back(norm_scale(*this, key_norm, key));
 }
 
 double AttentionSpec::projection_flops(double tokens) const {
@@ -85,11 +86,15 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.qk_norm = family.qk_norm;
   a.query_norm = a.name + "." + names.query_norm + ".weight";
   a.key_norm = a.name + "." + names.key_norm + ".weight";
-  a.norm_eps = norm_eps(m);
+  a.norm_eps = norm_eps(m), a.norm_offset = family.norm_offset;
   a.clip = m.clip_qkv;
   a.rotates = family.positions == Positions::kRotary;
   a.window = m.window_of(layer);
-  a.scales_rotation = a.window == 0 || !family.windows_unscaled || m.rope_scaling == RopeScaling{};
+  a.scales_rotation = a.window == 0 || !m.rotates_windows_apart();
+  if (m.query_pre_attn_scalar > 0) a.scale = 1 / std::sqrt(static_cast<double>(m.query_pre_attn_scalar));
+  if (m.scale_attn_by_inverse_layer_idx)
+    a.scale = 1 / (std::sqrt(static_cast<double>(a.head_dim)) * static_cast<double>(layer + 1));
+  a.soft_cap = m.attn_logit_softcapping;
   return a;
 }
 

@@ -13,11 +13,13 @@ struct AttentionSpec {
   LinearSpec query, key, value, out;
   QkNorm qk_norm = QkNorm::kNone;    ///< an RMSNorm of queries and keys …
   std::string query_norm, key_norm;  ///< … and the names of its scales
-  double norm_eps = 0;
+  double norm_eps = 0, norm_offset = 0;
   double clip = 0;              ///< queries, keys and values are clamped to ±this; 0: they are not
   bool rotates = true;          ///< queries and keys are rotated by their positions …
-  bool scales_rotation = true;  ///< … by the angles that rope_scaling changes
+  bool scales_rotation = true;  ///< … by the model's own angles, not those of its layers with a window
   int64_t window = 0;           ///< keys that a query sees, its own included; 0: all before it
+  double scale = 0;             ///< factor of products of queries and keys; 0: 1 / √head_dim
+  double soft_cap = 0;          ///< logits become cap · tanh(logit / cap) with this cap; 0: none
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV in sequences of

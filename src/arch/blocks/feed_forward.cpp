@@ -23,8 +23,7 @@ FeedForwardSpec make_feed_forward(const ModelConfig& m, int64_t layer, const std
   FeedForwardSpec f;
   f.name = name;
   f.kind = family.feed_forward;
-  if (family.feed_forward == FeedForwardKind::kSwiGlu)
-    f.gate = linear(family.names.gate, width, m.hidden_size, Role::kGate, 0);
+  if (has_gate(family.feed_forward)) f.gate = linear(family.names.gate, width, m.hidden_size, Role::kGate, 0);
   f.up = linear(family.names.up, width, m.hidden_size, Role::kUp, 0);
   f.down = linear(family.names.down, m.hidden_size, width, Role::kDown, 1);
   if (f.gate && !family.names.fused_gate_up.empty()) {

@@ -1,5 +1,6 @@
 #pragma once
-// The dense feed-forward of a layer: a SwiGLU, down(silu(gate(x)) · up(x)), or without a gate down(gelu(up(x))).
+// The dense feed-forward of a layer: down(silu(gate(x)) · up(x)), the same with gelu, or without a gate
+// down(gelu(up(x))).
 
 #include <optional>
 

@@ -12,7 +12,7 @@ void NormSpec::append_parameters(std::vector<ParameterSpec>& out) const {
                    .initial = initial,
                    .width = width_class});
   };
-  if (has_weight()) add(weight(), Role::kNorm, Initial::kOne);
+  if (has_weight()) add(weight(), Role::kNorm, offset == 0 ? Initial::kOne : Initial::kZero);
   if (has_bias()) add(bias(), Role::kBias, Initial::kZero);
 }
 

@@ -12,6 +12,7 @@ struct NormSpec {
   NormKind kind = NormKind::kRms;
   int64_t width = 0;
   double eps = 0;
+  double offset = 0;  ///< the scale is the weight plus this; with 1, weights begin as 0
   /// The class of its parameters: kOutput if a tied output layer, which is of class input, reads what it returns.
   WidthClass width_class = WidthClass::kInput;
 

@@ -11,11 +11,13 @@ void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   all.push_back({up, {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
   all.push_back({down, {e, d, f}, Role::kExpertDown, layer, {.tensor = 2, .expert = 0}});
   if (shared) shared->append_parameters(all);
+  if (shared_gate) shared_gate->append_parameters(all);
 }
 
 double SparseSpec::flops(double tokens) const {
   const double of_expert = 3 * matmul_flops(tokens, static_cast<double>(expert_width), static_cast<double>(width));
-  return static_cast<double>(choices) * of_expert + (shared ? shared->flops(tokens) : 0) + router.flops(tokens);
+  return static_cast<double>(choices) * of_expert + (shared ? shared->flops(tokens) : 0) + router.flops(tokens) +
+         (shared_gate ? shared_gate->flops(tokens) : 0);
 }
 
 SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& name) {
@@ -32,6 +34,8 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   // Every token passes through the shared experts: together they are one dense layer.
   if (m.num_shared_experts > 0)
     s.shared = make_feed_forward(m, layer, name + "." + names.shared_experts, m.shared_intermediate_size());
+  if (s.shared && !names.shared_gate.empty())
+    s.shared_gate = {name + "." + names.shared_gate, 1, s.width, Role::kRouter, layer};
   s.score = m.score().value_or(RouterScore::kSoftmax);
   s.norm_topk_prob = m.norms_topk();
   s.scaling_factor = m.routed_scaling_factor;

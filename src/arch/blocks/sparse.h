@@ -15,6 +15,7 @@ struct SparseSpec {
   LinearSpec router;
   std::string gate, up, down;             ///< names of the stacked experts' parameters
   std::optional<FeedForwardSpec> shared;  ///< all shared experts together, as one dense layer
+  std::optional<LinearSpec> shared_gate;  ///< [1, D]: the sigmoid of its output scales what they return
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;
   double scaling_factor = 1;

@@ -25,6 +25,7 @@ class Backward {
     for (float** sums : {&dq_, &dk_, &dv_}) *sums = take<float>(row_tiles() * dim_tiles_ * kTileElements);
     dot_ = take<float>(shape.length);
     for (float** tiles : {&scores_, &dp_}) *tiles = take<float>(kTileRows * kBackwardBlock);
+    if (shape.soft_cap > 0) slope_ = take<float>(kTileRows * kBackwardBlock);
     for (P** weights : {&p_steps_, &ds_steps_}) *weights = take<P>(kBackwardBlock * kBackwardBlock);
     ds_rows_ = take<P>(kTileRows * kBackwardBlock);
   }
@@ -109,8 +110,10 @@ class Backward {
     }
     SeenColumns seen{first + 1 - key};
     if (shape_.window > 0) seen.begin = seen.end - shape_.window;
-    softmax_gradient_tiles(scores_, dp_, rows, tiles, seen, shape_.scale, logsumexp_ + first, dot_ + first,
-                           p_steps_ + row * kBackwardBlock, ds_steps_ + row * kBackwardBlock, ds_rows_, kBackwardBlock);
+    if (slope_) cap_tiles(scores_, rows, tiles, shape_.scale, shape_.soft_cap, slope_);
+    softmax_gradient_tiles(scores_, dp_, slope_, rows, tiles, seen, slope_ ? 1 : shape_.scale, logsumexp_ + first,
+                           dot_ + first, p_steps_ + row * kBackwardBlock, ds_steps_ + row * kBackwardBlock, ds_rows_,
+                           kBackwardBlock);
     const P* keys = keys_ + key * kTileColumns;
     float* dq = dq_ + first / kTileRows * dim_tiles_ * kTileElements;
     for (int64_t d = 0; d < dim_tiles_; ++d, keys += panel_elements<P>(shape_.length), dq += kTileElements)
@@ -144,6 +147,7 @@ class Backward {
   P *keys_transposed_, *values_transposed_, *keys_, *queries_, *douts_, *query_rows_, *dout_rows_;
   P *p_steps_, *ds_steps_, *ds_rows_;
   float *dq_, *dk_, *dv_, *dot_, *scores_, *dp_;
+  float* slope_ = nullptr;  // slopes of the soft cap, if there is one
   const float* logsumexp_ = nullptr;
 };
 

@@ -88,8 +88,10 @@ class QueryTile {
       gemm_tile(shape_.path, rows, work_.queries, dim_steps_ * kStep<P>, kStep<P>, panel, dim_steps_,
                 work_.scores + t * kTileElements, false);
     }
+    const bool caps = shape_.soft_cap > 0;
+    if (caps) cap_tiles(work_.scores, rows, tiles, shape_.scale, shape_.soft_cap, nullptr);
     float rescale[kTileRows];
-    softmax_tiles(work_.scores, rows, tiles, seen, shape_.scale, softmax_, rescale, work_.weights, kKeys);
+    softmax_tiles(work_.scores, rows, tiles, seen, caps ? 1 : shape_.scale, softmax_, rescale, work_.weights, kKeys);
     if (!is_first_) scale_tiles(work_.out, rows, dim_tiles_, rescale);
     const P* values = static_cast<const P*>(from.values) + key * kTileColumns;  // whole steps
     for (int64_t d = 0; d < dim_tiles_; ++d, values += panel_elements<P>(from.length)) {

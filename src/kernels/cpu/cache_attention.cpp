@@ -1,5 +1,7 @@
 #include "kernels/cache_attention.h"
 
+#include "kernels/soft_cap.h"
+
 namespace athanor::kernels {
 namespace {
 
@@ -13,7 +15,7 @@ ATHANOR_INLINE float weigh(float* scores, int64_t length) {
 
 template <class T>
 ATHANOR_INLINE void attend(const CachedHead<T>& head, const T* q, T* out, int64_t group, int64_t head_dim, float scale,
-                           float* scratch) {
+                           float soft_cap, float* scratch) {
   float *scores = scratch, *sums = scratch + group * head.length;
   for (int64_t t = 0; t < head.length; ++t) {
     const T* key = head.keys + t * head.ld;
@@ -22,6 +24,9 @@ ATHANOR_INLINE void attend(const CachedHead<T>& head, const T* q, T* out, int64_
       scores[g * head.length + t] =
           scale * sum_over(head_dim, [=](int64_t d) { return load(query[d]) * load(key[d]); });
     }
+  }
+  if (soft_cap > 0) {
+    for (int64_t i = 0; i < group * head.length; ++i) scores[i] = soft_cap_of(scores[i], soft_cap);
   }
   for (int64_t g = 0; g < group; ++g) {
     const float inverse = 1.0f / weigh(scores + g * head.length, head.length);
@@ -41,11 +46,11 @@ ATHANOR_INLINE void attend(const CachedHead<T>& head, const T* q, T* out, int64_
 
 }  // namespace
 
-#define ATHANOR_CACHE_ATTENTION(T)                                                                       \
-  template <>                                                                                            \
-  ATHANOR_EACH_ISA void cache_attention<T>(const CachedHead<T>& head, const T* q, T* out, int64_t group, \
-                                           int64_t head_dim, float scale, float* scratch) {              \
-    attend(head, q, out, group, head_dim, scale, scratch);                                               \
+#define ATHANOR_CACHE_ATTENTION(T)                                                                          \
+  template <>                                                                                               \
+  ATHANOR_EACH_ISA void cache_attention<T>(const CachedHead<T>& head, const T* q, T* out, int64_t group,    \
+                                           int64_t head_dim, float scale, float soft_cap, float* scratch) { \
+    attend(head, q, out, group, head_dim, scale, soft_cap, scratch);                                        \
   }
 
 ATHANOR_CACHE_ATTENTION(float)

@@ -27,13 +27,21 @@ ATHANOR_INLINE float squares_of(const T* x, int64_t width) {
   return sum_over(width, [x](int64_t i) { return load(x[i]) * load(x[i]); });
 }
 
+// The scale of RMSNorm, weight + offset.
 template <class T>
-ATHANOR_INLINE void scale(const T* x, const T* w, float r, T* y, int64_t width) {
-  for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * load(w[i]));
+struct Scale {
+  const T* weight;
+  float offset;
+  ATHANOR_INLINE float operator[](int64_t i) const { return load(weight[i]) + offset; }
+};
+
+template <class T>
+ATHANOR_INLINE void scale(const T* x, Scale<T> w, float r, T* y, int64_t width) {
+  for (int64_t i = 0; i < width; ++i) store(y[i], load(x[i]) * r * w[i]);
 }
 
 template <class T>
-ATHANOR_INLINE void rms_forward(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width, float eps) {
+ATHANOR_INLINE void rms_forward(const T* x, Scale<T> w, T* y, float* rstd, int64_t rows, int64_t width, float eps) {
   for (int64_t row = 0; row < rows; ++row, x += width, y += width) {
     const float r = 1.0f / std::sqrt(squares_of(x, width) / static_cast<float>(width) + eps);
     rstd[row] = r;
@@ -43,22 +51,22 @@ ATHANOR_INLINE void rms_forward(const T* x, const T* w, T* y, float* rstd, int64
 
 // With x̂ = x·r: dx = r · (g − x̂ · mean(g · x̂)), where g = dy · w.
 template <class T>
-ATHANOR_INLINE float dot_of(const T* dy, const T* x, const T* w, float r, int64_t width) {
-  return sum_over(width, [=](int64_t i) { return load(dy[i]) * load(w[i]) * (load(x[i]) * r); });
+ATHANOR_INLINE float dot_of(const T* dy, const T* x, Scale<T> w, float r, int64_t width) {
+  return sum_over(width, [=](int64_t i) { return load(dy[i]) * w[i] * (load(x[i]) * r); });
 }
 
 template <bool kAdd, class T>
-ATHANOR_INLINE void rms_gradient(const T* dsum, const T* dy, const T* x, const T* w, float r, float mean, T* dx,
+ATHANOR_INLINE void rms_gradient(const T* dsum, const T* dy, const T* x, Scale<T> w, float r, float mean, T* dx,
                                  float* dw, int64_t width) {
   for (int64_t i = 0; i < width; ++i) {
     const float normed = load(x[i]) * r, g = load(dy[i]);
     dw[i] += g * normed;
-    put<kAdd>(dx[i], dsum, i, r * (g * load(w[i]) - normed * mean));
+    put<kAdd>(dx[i], dsum, i, r * (g * w[i] - normed * mean));
   }
 }
 
 template <bool kAdd, class T>
-ATHANOR_INLINE void rms_backward(const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
+ATHANOR_INLINE void rms_backward(const T* dsum, const T* dy, const T* x, Scale<T> w, const float* rstd, T* dx,
                                  float* dw, int64_t rows, int64_t width) {
   for (int64_t row = 0; row < rows; ++row, x += width, dy += width, dx += width, dsum += kAdd ? width : 0) {
     const float mean = dot_of(dy, x, w, rstd[row], width) / static_cast<float>(width);
@@ -99,13 +107,13 @@ ATHANOR_INLINE void layer_backward(const T* dsum, const T* dy, const T* x, const
 #define ATHANOR_NORM(T)                                                                                                \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void rms_norm_forward<T>(const T* x, const T* w, T* y, float* rstd, int64_t rows, int64_t width,    \
-                                            float eps) {                                                               \
-    rms_forward(x, w, y, rstd, rows, width, eps);                                                                      \
+                                            float eps, float offset) {                                                 \
+    rms_forward(x, Scale<T>{w, offset}, y, rstd, rows, width, eps);                                                    \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void rms_norm_backward<T>(const T* dy, const T* x, const T* w, const float* rstd, T* dx, float* dw, \
-                                             int64_t rows, int64_t width) {                                            \
-    rms_backward<false, T>(nullptr, dy, x, w, rstd, dx, dw, rows, width);                                              \
+                                             int64_t rows, int64_t width, float offset) {                              \
+    rms_backward<false, T>(nullptr, dy, x, Scale<T>{w, offset}, rstd, dx, dw, rows, width);                            \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void layer_norm_forward<T>(const T* x, T* y, float* mean, float* rstd, int64_t rows, int64_t width, \
@@ -121,17 +129,18 @@ ATHANOR_INLINE void layer_backward(const T* dsum, const T* dy, const T* x, const
 #define ATHANOR_ADD_NORM(T)                                                                                            \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void add_rms_norm_forward<T>(const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,    \
-                                                int64_t rows, int64_t width, float eps) {                              \
+                                                int64_t rows, int64_t width, float eps, float offset) {                \
     for (int64_t row = 0; row < rows; ++row) {                                                                         \
       const int64_t at = row * width;                                                                                  \
       add(x + at, branch + at, sum + at, width);                                                                       \
-      rms_forward(sum + at, w, y + at, rstd + row, 1, width, eps);                                                     \
+      rms_forward(sum + at, Scale<T>{w, offset}, y + at, rstd + row, 1, width, eps);                                   \
     }                                                                                                                  \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void add_rms_norm_backward<T>(const T* dsum, const T* dy, const T* x, const T* w,                   \
-                                                 const float* rstd, T* dx, float* dw, int64_t rows, int64_t width) {   \
-    rms_backward<true>(dsum, dy, x, w, rstd, dx, dw, rows, width);                                                     \
+                                                 const float* rstd, T* dx, float* dw, int64_t rows, int64_t width,     \
+                                                 float offset) {                                                       \
+    rms_backward<true>(dsum, dy, x, Scale<T>{w, offset}, rstd, dx, dw, rows, width);                                   \
   }                                                                                                                    \
   template <>                                                                                                          \
   ATHANOR_EACH_ISA void add_layer_norm_forward<T>(const T* x, const T* branch, T* sum, T* y, float* mean, float* rstd, \
@@ -148,30 +157,32 @@ ATHANOR_INLINE void layer_backward(const T* dsum, const T* dy, const T* x, const
     layer_backward<true>(dsum, dy, x, mean, rstd, dx, rows, width);                                                    \
   }
 
-#define ATHANOR_NORM_HALVES(T)                                                                                \
-  template <>                                                                                                 \
-  ATHANOR_EACH_ISA void square_sums<T>(const T* x, float* sums, int64_t rows, int64_t width) {                \
-    for (int64_t row = 0; row < rows; ++row) sums[row] = squares_of(x + row * width, width);                  \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  ATHANOR_EACH_ISA void rms_norm_scale<T>(const T* x, const T* w, const float* rstd, T* y, int64_t rows,      \
-                                          int64_t width) {                                                    \
-    for (int64_t row = 0; row < rows; ++row) scale(x + row * width, w, rstd[row], y + row * width, width);    \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  ATHANOR_EACH_ISA void rms_norm_dots<T>(const T* dy, const T* x, const T* w, const float* rstd, float* dots, \
-                                         int64_t rows, int64_t width) {                                       \
-    for (int64_t row = 0; row < rows; ++row)                                                                  \
-      dots[row] = dot_of(dy + row * width, x + row * width, w, rstd[row], width);                             \
-  }                                                                                                           \
-  template <>                                                                                                 \
-  ATHANOR_EACH_ISA void rms_norm_backward_of_means<T>(const T* dy, const T* x, const T* w, const float* rstd, \
-                                                      const float* means, T* dx, float* dw, int64_t rows,     \
-                                                      int64_t width) {                                        \
-    for (int64_t row = 0; row < rows; ++row) {                                                                \
-      const int64_t at = row * width;                                                                         \
-      rms_gradient<false, T>(nullptr, dy + at, x + at, w, rstd[row], means[row], dx + at, dw, width);         \
-    }                                                                                                         \
+#define ATHANOR_NORM_HALVES(T)                                                                                  \
+  template <>                                                                                                   \
+  ATHANOR_EACH_ISA void square_sums<T>(const T* x, float* sums, int64_t rows, int64_t width) {                  \
+    for (int64_t row = 0; row < rows; ++row) sums[row] = squares_of(x + row * width, width);                    \
+  }                                                                                                             \
+  template <>                                                                                                   \
+  ATHANOR_EACH_ISA void rms_norm_scale<T>(const T* x, const T* w, const float* rstd, T* y, int64_t rows,        \
+                                          int64_t width, float offset) {                                        \
+    for (int64_t row = 0; row < rows; ++row)                                                                    \
+      scale(x + row * width, Scale<T>{w, offset}, rstd[row], y + row * width, width);                           \
+  }                                                                                                             \
+  template <>                                                                                                   \
+  ATHANOR_EACH_ISA void rms_norm_dots<T>(const T* dy, const T* x, const T* w, const float* rstd, float* dots,   \
+                                         int64_t rows, int64_t width, float offset) {                           \
+    for (int64_t row = 0; row < rows; ++row)                                                                    \
+      dots[row] = dot_of(dy + row * width, x + row * width, Scale<T>{w, offset}, rstd[row], width);             \
+  }                                                                                                             \
+  template <>                                                                                                   \
+  ATHANOR_EACH_ISA void rms_norm_backward_of_means<T>(const T* dy, const T* x, const T* w, const float* rstd,   \
+                                                      const float* means, T* dx, float* dw, int64_t rows,       \
+                                                      int64_t width, float offset) {                            \
+    for (int64_t row = 0; row < rows; ++row) {                                                                  \
+      const int64_t at = row * width;                                                                           \
+      rms_gradient<false, T>(nullptr, dy + at, x + at, Scale<T>{w, offset}, rstd[row], means[row], dx + at, dw, \
+                             width);                                                                            \
+    }                                                                                                           \
   }
 
 ATHANOR_NORM(float)

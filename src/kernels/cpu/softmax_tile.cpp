@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/gemm_tile.h"
+#include "kernels/soft_cap.h"
 
 namespace athanor::kernels {
 namespace {
@@ -82,7 +83,7 @@ ATHANOR_INLINE void store_step(Bf16* to, int64_t j, float first, float second) {
 ATHANOR_INLINE void store_step(float* to, int64_t j, float first, float /*second*/) { to[j] = first; }
 
 struct GradientRow {
-  const float *score, *dp;
+  const float *score, *dp, *slope;
   float scale, logsumexp, dot;
   int64_t begin, end;
 
@@ -90,13 +91,16 @@ struct GradientRow {
     const float weight = exp_fast(score[at] * scale - logsumexp);
     return column >= begin && column < end ? weight : 0.0f;
   }
-  ATHANOR_INLINE float ds(int64_t at, float p) const { return p * (dp[at] - dot) * scale; }
+  template <bool kCapped>
+  ATHANOR_INLINE float ds(int64_t at, float p) const {
+    return p * (dp[at] - dot) * (kCapped ? slope[at] : scale);
+  }
 };
 
-template <class T>
-ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen,
-                             float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows,
-                             int64_t ld) {
+template <bool kCapped, class T>
+ATHANOR_INLINE void gradient(const float* scores, const float* dp, const float* slope, int64_t num_rows, int64_t tiles,
+                             SeenColumns seen, float scale, const float* logsumexp, const float* dot, T* p_steps,
+                             T* ds_steps, T* ds_rows, int64_t ld) {
   constexpr int64_t kRows = kStep<T>;
   for (int64_t i = 0; i < num_rows; i += kRows) {
     // A missing second row has only zero weights, whatever it reads of the first row.
@@ -105,6 +109,7 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
     const auto row_of = [&](int64_t r, bool is_there) {
       return GradientRow{scores + r * kWidth,
                          dp + r * kWidth,
+                         kCapped ? slope + r * kWidth : nullptr,
                          scale,
                          logsumexp[r],
                          dot[r],
@@ -118,10 +123,10 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
       for (int64_t j = 0; j < kWidth; ++j) {
         const int64_t at = t * kTileElements + j, column = t * kWidth + j;
         p[0][j] = first.p(at, column);
-        ds[0][j] = first.ds(at, p[0][j]);
+        ds[0][j] = first.template ds<kCapped>(at, p[0][j]);
         if constexpr (kRows == 2) {
           p[1][j] = second.p(at, column);
-          ds[1][j] = second.ds(at, p[1][j]);
+          ds[1][j] = second.template ds<kCapped>(at, p[1][j]);
         }
       }
       for (int64_t j = 0; j < kWidth; ++j) {
@@ -138,6 +143,18 @@ ATHANOR_INLINE void gradient(const float* scores, const float* dp, int64_t num_r
 
 }  // namespace
 
+ATHANOR_EACH_ISA void cap_tiles(float* scores, int64_t num_rows, int64_t num_tiles, float scale, float cap,
+                                float* slope) {
+  const float factor = scale / cap;
+  for (int64_t t = 0; t < num_tiles; ++t) {
+    for (int64_t at = t * kTileElements; at < t * kTileElements + num_rows * kWidth; ++at) {
+      const float tanh = tanh_fast(scores[at] * factor);
+      scores[at] = cap * tanh;
+      if (slope) slope[at] = scale * (1.0f - tanh * tanh);
+    }
+  }
+}
+
 ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_tiles, const float* factor) {
   for (int64_t t = 0; t < num_tiles; ++t, tiles += kTileElements) {
     for (int64_t i = 0; i < num_rows; ++i) {
@@ -146,23 +163,27 @@ ATHANOR_EACH_ISA void scale_tiles(float* tiles, int64_t num_rows, int64_t num_ti
   }
 }
 
-#define ATHANOR_SOFTMAX(T)                                                                                           \
-  template <>                                                                                                        \
-  ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen,           \
-                                         float scale, SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {   \
-    softmax(scores, num_rows, tiles, seen, scale, rows, rescale, weights, ld);                                       \
-  }                                                                                                                  \
-  template <>                                                                                                        \
-  ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(                                                                   \
-      const float* scores, const float* dp, int64_t num_rows, int64_t tiles, SeenColumns seen, float scale,          \
-      const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows, int64_t ld) {                   \
-    gradient(scores, dp, num_rows, tiles, seen, scale, logsumexp, dot, p_steps, ds_steps, ds_rows, ld);              \
-  }                                                                                                                  \
-  template <>                                                                                                        \
-  ATHANOR_EACH_ISA void row_dots<T>(const T* a, int64_t a_ld, const T* b, int64_t b_ld, int64_t rows, int64_t width, \
-                                    float* dots) {                                                                   \
-    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld)                                                         \
-      dots[i] = sum_over(width, [=](int64_t j) { return load(a[j]) * load(b[j]); });                                 \
+#define ATHANOR_SOFTMAX(T)                                                                                             \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void softmax_tiles<T>(float* scores, int64_t num_rows, int64_t tiles, SeenColumns seen,             \
+                                         float scale, SoftmaxRows& rows, float* rescale, T* weights, int64_t ld) {     \
+    softmax(scores, num_rows, tiles, seen, scale, rows, rescale, weights, ld);                                         \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void softmax_gradient_tiles<T>(                                                                     \
+      const float* scores, const float* dp, const float* slope, int64_t num_rows, int64_t tiles, SeenColumns seen,     \
+      float scale, const float* logsumexp, const float* dot, T* p_steps, T* ds_steps, T* ds_rows, int64_t ld) {        \
+    if (slope)                                                                                                         \
+      gradient<true>(scores, dp, slope, num_rows, tiles, seen, scale, logsumexp, dot, p_steps, ds_steps, ds_rows, ld); \
+    else                                                                                                               \
+      gradient<false>(scores, dp, slope, num_rows, tiles, seen, scale, logsumexp, dot, p_steps, ds_steps, ds_rows,     \
+                      ld);                                                                                             \
+  }                                                                                                                    \
+  template <>                                                                                                          \
+  ATHANOR_EACH_ISA void row_dots<T>(const T* a, int64_t a_ld, const T* b, int64_t b_ld, int64_t rows, int64_t width,   \
+                                    float* dots) {                                                                     \
+    for (int64_t i = 0; i < rows; ++i, a += a_ld, b += b_ld)                                                           \
+      dots[i] = sum_over(width, [=](int64_t j) { return load(a[j]) * load(b[j]); });                                   \
   }
 
 ATHANOR_SOFTMAX(float)

@@ -9,7 +9,7 @@ namespace {
 
 template <class T, int N>
 void forward_packs(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
-                   int64_t rows, int64_t width, float eps) {
+                   int64_t rows, int64_t width, float eps, float offset) {
   for_each_team<kWarp>(stream, "rms_norm_forward", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
     const int64_t begin = team.index() * width;
     const T* row = (branch ? sum : x) + begin;
@@ -28,7 +28,7 @@ void forward_packs(const Stream& stream, const T* x, const T* branch, const T* w
       for (int64_t i = thread * N; i < width; i += kWarp * N) {
         Pack<T, N> a = load_pack<N>(row + i);
         const Pack<T, N> scale = load_pack<N>(w + i);
-        for (int l = 0; l < N; ++l) store(a.at[l], load(a.at[l]) * r * load(scale.at[l]));
+        for (int l = 0; l < N; ++l) store(a.at[l], load(a.at[l]) * r * (load(scale.at[l]) + offset));
         store_pack(y + begin + i, a);
       }
     });
@@ -37,7 +37,7 @@ void forward_packs(const Stream& stream, const T* x, const T* branch, const T* w
 
 template <class T, int N>
 void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd, T* dx,
-                    int64_t rows, int64_t width) {
+                    int64_t rows, int64_t width, float offset) {
   for_each_team<kWarp>(stream, "rms_norm_backward", rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
     const int64_t begin = team.index() * width;
     const float r = rstd[team.index()];
@@ -45,7 +45,7 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
       float total = 0;
       for (int64_t i = thread * N; i < width; i += kWarp * N) {
         const Pack<T, N> g = load_pack<N>(dy + begin + i), a = load_pack<N>(x + begin + i), s = load_pack<N>(w + i);
-        for (int l = 0; l < N; ++l) total += load(g.at[l]) * load(s.at[l]) * (load(a.at[l]) * r);
+        for (int l = 0; l < N; ++l) total += load(g.at[l]) * (load(s.at[l]) + offset) * (load(a.at[l]) * r);
       }
       return total;
     });
@@ -56,7 +56,7 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
         Pack<T, N> result;
         for (int l = 0; l < N; ++l) {
           const float normed = load(a.at[l]) * r;
-          store(result.at[l], r * (load(g.at[l]) * load(s.at[l]) - normed * mean));
+          store(result.at[l], r * (load(g.at[l]) * (load(s.at[l]) + offset) - normed * mean));
         }
         if (dsum) add_stream_part(dsum + begin + i, result);
         store_pack(dx + begin + i, result);
@@ -69,17 +69,17 @@ void backward_packs(const Stream& stream, const T* dsum, const T* dy, const T* x
 
 template <class T>
 void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
-                      int64_t rows, int64_t width, float eps) {
+                      int64_t rows, int64_t width, float eps, float offset) {
   if (can_pack<T>(width, x, branch, w, sum, y)) {
-    forward_packs<T, kPack<T>>(stream, x, branch, w, sum, y, rstd, rows, width, eps);
+    forward_packs<T, kPack<T>>(stream, x, branch, w, sum, y, rstd, rows, width, eps, offset);
   } else {
-    forward_packs<T, 1>(stream, x, branch, w, sum, y, rstd, rows, width, eps);
+    forward_packs<T, 1>(stream, x, branch, w, sum, y, rstd, rows, width, eps, offset);
   }
 }
 
 template <class T>
 void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
-                       T* dx, float* dw, float* partials, int64_t rows, int64_t width) {
+                       T* dx, float* dw, float* partials, int64_t rows, int64_t width, float offset) {
   // The weight's part comes first, because dx may be dy.
   const int64_t blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
   for_each_index(stream, "rms_norm_backward: partials", blocks * width, [=] ATHANOR_BODY(int64_t i) {
@@ -99,17 +99,17 @@ void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T
     });
   }
   if (can_pack<T>(width, dsum, dy, x, w, dx)) {
-    backward_packs<T, kPack<T>>(stream, dsum, dy, x, w, rstd, dx, rows, width);
+    backward_packs<T, kPack<T>>(stream, dsum, dy, x, w, rstd, dx, rows, width, offset);
   } else {
-    backward_packs<T, 1>(stream, dsum, dy, x, w, rstd, dx, rows, width);
+    backward_packs<T, 1>(stream, dsum, dy, x, w, rstd, dx, rows, width, offset);
   }
 }
 
 #define ATHANOR_CUDA_NORM(T)                                                                                          \
   template void rms_norm_forward<T>(const Stream&, const T*, const T*, const T*, T*, T*, float*, int64_t, int64_t,    \
-                                    float);                                                                           \
+                                    float, float);                                                                    \
   template void rms_norm_backward<T>(const Stream&, const T*, const T*, const T*, const T*, const float*, T*, float*, \
-                                     float*, int64_t, int64_t);
+                                     float*, int64_t, int64_t, float);
 
 ATHANOR_CUDA_NORM(float)
 ATHANOR_CUDA_NORM(Bf16)

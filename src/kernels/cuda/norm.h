@@ -13,7 +13,7 @@ namespace athanor::kernels::cuda {
 /// normed. Otherwise `branch` and `sum` are null.
 template <class T>
 void rms_norm_forward(const Stream& stream, const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd,
-                      int64_t rows, int64_t width, float eps);
+                      int64_t rows, int64_t width, float eps, float offset = 0);
 
 /// The number of rows in one partial sum of the weight's gradient, as in ops/norm.h.
 constexpr int64_t kRowsPerPartial = 64;
@@ -27,6 +27,6 @@ inline int64_t norm_partials(int64_t rows, int64_t width) {
 /// null. dx may be dy.
 template <class T>
 void rms_norm_backward(const Stream& stream, const T* dsum, const T* dy, const T* x, const T* w, const float* rstd,
-                       T* dx, float* dw, float* partials, int64_t rows, int64_t width);
+                       T* dx, float* dw, float* partials, int64_t rows, int64_t width, float offset = 0);
 
 }  // namespace athanor::kernels::cuda

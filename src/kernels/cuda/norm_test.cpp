@@ -14,18 +14,18 @@ namespace {
 
 using namespace test;
 
-constexpr float kEps = 1e-5f;
+constexpr float kEps = 1e-5f, kOffset = 0.25f;  // is added to the weight
 
 class NormOn : public OnEachPlace {
  protected:
   template <class T>
   void forward(const T* x, const T* branch, const T* w, T* sum, T* y, float* rstd, int64_t rows, int64_t width) {
     if (!is_cpu()) {
-      cuda::rms_norm_forward(stream(), x, branch, w, sum, y, rstd, rows, width, kEps);
+      cuda::rms_norm_forward(stream(), x, branch, w, sum, y, rstd, rows, width, kEps, kOffset);
     } else if (branch) {
-      add_rms_norm_forward(x, branch, w, sum, y, rstd, rows, width, kEps);
+      add_rms_norm_forward(x, branch, w, sum, y, rstd, rows, width, kEps, kOffset);
     } else {
-      rms_norm_forward(x, w, y, rstd, rows, width, kEps);
+      rms_norm_forward(x, w, y, rstd, rows, width, kEps, kOffset);
     }
   }
 
@@ -34,7 +34,7 @@ class NormOn : public OnEachPlace {
                 int64_t width) {
     const auto partials = put(garbage<float>(cuda::norm_partials(rows, width)));
     if (!is_cpu()) {
-      cuda::rms_norm_backward(stream(), dsum, dy, x, w, rstd, dx, dw, partials.data(), rows, width);
+      cuda::rms_norm_backward(stream(), dsum, dy, x, w, rstd, dx, dw, partials.data(), rows, width, kOffset);
       cuda::synchronize(stream());
       return;
     }
@@ -42,9 +42,9 @@ class NormOn : public OnEachPlace {
       std::vector<float> sums(static_cast<size_t>(width));
       const int64_t count = std::min(cuda::kRowsPerPartial, rows - row), at = row * width;
       if (dsum) {
-        add_rms_norm_backward(dsum + at, dy + at, x + at, w, rstd + row, dx + at, sums.data(), count, width);
+        add_rms_norm_backward(dsum + at, dy + at, x + at, w, rstd + row, dx + at, sums.data(), count, width, kOffset);
       } else {
-        rms_norm_backward(dy + at, x + at, w, rstd + row, dx + at, sums.data(), count, width);
+        rms_norm_backward(dy + at, x + at, w, rstd + row, dx + at, sums.data(), count, width, kOffset);
       }
       accumulate(dw, sums.data(), width);
     }
@@ -79,7 +79,7 @@ TEST_P(NormOn, ForwardIsTheNormOfTheStoredSum) {
           // The roundings are one for each square, then sum, mean, eps, root and reciprocal; then two products.
           ASSERT_LE(std::abs(actual_rstd[row] - r), error_bound(r, 0, width + 5)) << rows << " × " << width;
           for (int64_t i = row * width; i < (row + 1) * width; ++i) {
-            const double exact = load(stored[i]) * r * load(w[i % width]);
+            const double exact = load(stored[i]) * r * (load(w[i % width]) + kOffset);
             ASSERT_LE(std::abs(load(actual[i]) - exact), error_bound(std::abs(exact), kRoundoff<T>, width + 7)) << i;
           }
         }
@@ -98,7 +98,7 @@ TEST_P(NormOn, BackwardIsTheGradientAndAddsTheWeightsInOrder) {
       const auto xs = put(x), dys = put(dy), ws = put(w), dsums = put(dsum);
       std::vector<float> r(static_cast<size_t>(rows));
       std::vector<T> unused(x.size());
-      rms_norm_forward(x.data(), w.data(), unused.data(), r.data(), rows, width, kEps);
+      rms_norm_forward(x.data(), w.data(), unused.data(), r.data(), rows, width, kEps, kOffset);
       const auto rstd = put(r);
 
       std::vector<T> alone;
@@ -129,12 +129,13 @@ TEST_P(NormOn, BackwardIsTheGradientAndAddsTheWeightsInOrder) {
         for (int64_t row = 0; row < rows; ++row) {
           double mean = 0, norm = 0;
           for (int64_t i = 0; i < width; ++i) {
-            const double term = double{load(dy[row * width + i])} * load(w[i]) * load(x[row * width + i]) * r[row];
+            const double term =
+                double{load(dy[row * width + i])} * (load(w[i]) + kOffset) * load(x[row * width + i]) * r[row];
             mean += term / static_cast<double>(width);
             norm += std::abs(term) / static_cast<double>(width);
           }
           for (int64_t i = 0; i < width; ++i) {
-            const double scaled = double{load(dy[row * width + i])} * load(w[i]);
+            const double scaled = double{load(dy[row * width + i])} * (load(w[i]) + kOffset);
             const double normed = double{load(x[row * width + i])} * r[row];
             const double size = r[row] * (std::abs(scaled) + std::abs(normed) * norm);
             ASSERT_LE(std::abs(load(actual[row * width + i]) - r[row] * (scaled - normed * mean)),

@@ -21,6 +21,8 @@
 #include "kernels/rope.h"
 #include "kernels/router.h"
 #include "kernels/routing.h"
+#include "kernels/row_gate.h"
+#include "kernels/soft_cap.h"
 #include "kernels/softmax_tile.h"
 #include "kernels/swiglu.h"
 #include "kernels/symmetric.h"
@@ -92,6 +94,12 @@ class IsaOutputs {
     keep(type + " layer_norm y", y), keep(type + " layer_norm mean", mean), keep(type + " layer_norm rstd", rstd);
     keep(type + " layer_norm dx", dx);
 
+    const auto gate = numbers<T>(kRows, 18);
+    std::vector<T> dgate(kRows);
+    row_gate_forward(x.data(), gate.data(), y.data(), kRows, kWidth), keep(type + " row gate y", y);
+    row_gate_backward(dy.data(), x.data(), gate.data(), dx.data(), dgate.data(), kRows, kWidth);
+    keep(type + " row gate dx", dx), keep(type + " row gate dgate", dgate);
+
     const auto branch = numbers<T>(kCount, 19);
     std::vector<T> sum(kCount);
     const auto bias = numbers<T>(kWidth, 9);
@@ -125,6 +133,13 @@ class IsaOutputs {
     }
     accumulate(sum.data(), out.data(), kCount);
     keep(type + " accumulate", sum);
+
+    geglu_forward(gate.data(), up.data(), out.data(), kCount);
+    geglu_backward(dout.data(), gate.data(), up.data(), dgate.data(), dup.data(), kCount);
+    keep(type + " geglu out", out), keep(type + " geglu dgate", dgate), keep(type + " geglu dup", dup);
+    soft_cap_forward(gate.data(), out.data(), kCount, 5.0f);
+    soft_cap_backward(dout.data(), gate.data(), dgate.data(), kCount, 5.0f);
+    keep(type + " soft cap y", out), keep(type + " soft cap dx", dgate);
 
     constexpr int64_t kTokens = 3, kHeads = 2, kHeadDim = 46;
     const auto x = numbers<T>(kTokens * kHeads * kHeadDim, 8);
@@ -195,9 +210,16 @@ class IsaOutputs {
     std::vector<float> rescale(kQueries), dots(kRows);
     std::vector<T> p(kTileRows * kLd), p_steps(p.size()), ds_steps(p.size()), ds_rows(p.size());
     const std::vector<float> logsumexp(kTileRows, 5.0f);
-    softmax_gradient_tiles(scores.data(), dp.data(), kQueries, kTiles, {70}, 0.3f, logsumexp.data(), dot.data(),
-                           p_steps.data(), ds_steps.data(), ds_rows.data(), kLd);
+    softmax_gradient_tiles(scores.data(), dp.data(), nullptr, kQueries, kTiles, {70}, 0.3f, logsumexp.data(),
+                           dot.data(), p_steps.data(), ds_steps.data(), ds_rows.data(), kLd);
     keep(type + " softmax p", p_steps), keep(type + " softmax ds", ds_steps), keep(type + " softmax rows", ds_rows);
+    auto capped = scores;
+    std::vector<float> slope(capped.size());
+    cap_tiles(capped.data(), kQueries, kTiles, 0.3f, 1.5f, slope.data());
+    keep(type + " capped scores", capped), keep(type + " capped slope", slope);
+    softmax_gradient_tiles(capped.data(), dp.data(), slope.data(), kQueries, kTiles, {70}, 1, logsumexp.data(),
+                           dot.data(), p_steps.data(), ds_steps.data(), ds_rows.data(), kLd);
+    keep(type + " capped ds", ds_steps);
     SoftmaxRows rows{};
     softmax_tiles(scores.data(), kQueries, kTiles, {70}, 0.3f, rows, rescale.data(), p.data(), kLd);
     keep(type + " softmax weights", p), keep(type + " softmax rescale", rescale);
@@ -214,9 +236,12 @@ class IsaOutputs {
     const auto q = numbers<T>(kGroup * kHeadDim, 34, 4);
     std::vector<T> out(kGroup * kHeadDim);
     std::vector<float> scratch(static_cast<size_t>(cache_attention_scratch(kLength, kGroup, kHeadDim)));
-    cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f,
+    cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f, 0,
                        scratch.data());
     keep(type + " cache attention", out);
+    cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f, 2.0f,
+                       scratch.data());
+    keep(type + " capped cache attention", out);
   }
 
   template <class T>

@@ -12,6 +12,8 @@
 #include "kernels/cpu/rope.cpp"
 #include "kernels/cpu/router.cpp"
 #include "kernels/cpu/routing.cpp"
+#include "kernels/cpu/row_gate.cpp"
+#include "kernels/cpu/soft_cap.cpp"
 #include "kernels/cpu/softmax_tile.cpp"
 #include "kernels/cpu/swiglu.cpp"
 #include "kernels/cpu/symmetric.cpp"

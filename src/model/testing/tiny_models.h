@@ -24,9 +24,20 @@ inline ModelConfig tiny_model(const std::string& family) {
     m.attention_head_dim = 10;
     m.num_key_value_heads = 2;
   }
-  if (find_family(family)->full_attention_every > 0) m.num_hidden_layers = 4;
+  if (find_family(family)->full_attention_every > 0) {
+    m.num_hidden_layers = 4;
+    if (find_family(family)->full_attention_every > 4) m.full_attention_layers = {1};
+  }
   if (find_family(family)->has_window && !find_family(family)->sliding_window_switch) m.sliding_window = 5;
+  if (find_family(family)->has_shared_experts) {
+    m.num_shared_experts = 1;
+    m.shared_expert_intermediate_size = 12;
+  }
   if (find_family(family)->partial_rotation) m.partial_rotary_factor = 0.5;
+  if (find_family(family)->scales_queries) m.query_pre_attn_scalar = 3;
+  if (find_family(family)->caps_attention) m.attn_logit_softcapping = 2;
+  if (find_family(family)->caps_output) m.final_logit_softcapping = 1.5;
+  if (find_family(family)->windows_own_theta) m.window_rope_theta = 100;
   if (find_family(family)->mixed_layers) {
     m.moe_intermediate_size = 20;
     m.num_hidden_layers = 4;

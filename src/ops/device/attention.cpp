@@ -16,14 +16,21 @@
 namespace athanor::ops::device {
 namespace {
 
-// [B, T, heads, D] → [B, T, heads, D], as libtorch expects it, of tokens that attend among themselves.
+// libtorch's attention; with a soft cap, which none of its kernels has, in single steps. q, k and v are [B, heads, T,
+// D]. @param seen  bool; none: causal.
+Tensor attend_heads_first(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& seen,
+                          const AttentionOptions& options) {
+  if (options.soft_cap > 0)
+    return attention_in_steps(q, k, v, seen ? *seen : seen_in_span(q.size(2), {}, q.device()), options);
+  return at::scaled_dot_product_attention(q, k, v, seen, 0.0, /*is_causal=*/!seen, options.given_scale());
+}
+
+// [B, T, heads, D] → [B, T, heads, D], of tokens that attend among themselves.
 Tensor attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
   const auto heads_first = [](const Tensor& x) { return with_dense_heads(x).transpose(1, 2); };
-  std::optional<Tensor> mask;
-  if (options.window > 0 && options.window < q.size(1)) mask = seen_in_span(q.size(1), options, q.device());
-  return at::scaled_dot_product_attention(heads_first(q), heads_first(k), heads_first(v), mask, 0.0,
-                                          /*is_causal=*/!mask)
-      .transpose(1, 2);
+  std::optional<Tensor> seen;
+  if (options.window > 0 && options.window < q.size(1)) seen = seen_in_span(q.size(1), options, q.device());
+  return attend_heads_first(heads_first(q), heads_first(k), heads_first(v), seen, options).transpose(1, 2);
 }
 
 // Returns the number of sequences from `first` on that have the lengths of the first.
@@ -70,7 +77,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
                  const AttentionOptions& options) {
   if (q.numel() == 0) return at::zeros_like(q) + (q.sum() + k.sum() + v.sum());  // empty, but part of the graph
   if (!documents.empty()) check_documents(documents, q.size(0), q.size(1));
-  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents), options.window,
+  const auto form = attention_form(q.scalar_type(), q.size(3), num_documents(q, documents), options,
                                    [&](AttentionForm wanted) { return runs_here(wanted, q); });
   if (form == AttentionForm::kSpans) {
     // The lengths of documents would become part of the graph.
@@ -80,11 +87,12 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
   }
   const Tensor offsets = with_tables(documents, q.size(1), q.device()).tables.offsets;
   return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets, options)
-                                       : efficient_attention(q, k, v, offsets);
+                                       : efficient_attention(q, k, v, offsets, options);
 }
 
 // The query heads that read one key head are taken as its queries, so that no kernel gets a key twice.
-Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts) {
+Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const KeyCounts& counts,
+                       const AttentionOptions& options) {
   const at::NoGradGuard no_grad;
   if (q.numel() == 0) return at::empty_like(q);
   const Tensor seen = counts.seen.defined()
@@ -93,7 +101,7 @@ Tensor cache_attention(const Tensor& q, const Tensor& k, const Tensor& v, const 
   const int64_t rows = q.size(0), kv_heads = k.size(2), group = q.size(1) / kv_heads, most = counts.most();
   const auto heads_first = [&](const Tensor& x) { return x.narrow(0, 0, rows).narrow(1, 0, most).transpose(1, 2); };
   const Tensor queries = q.contiguous().view({rows, kv_heads, group, q.size(2)});
-  return at::scaled_dot_product_attention(queries, heads_first(k), heads_first(v), seen).reshape(q.sizes());
+  return attend_heads_first(queries, heads_first(k), heads_first(v), seen, options).reshape(q.sizes());
 }
 
 }  // namespace athanor::ops::device

@@ -13,6 +13,7 @@
 #include "ops/embedding.h"
 #include "ops/gelu.h"
 #include "ops/linear.h"
+#include "ops/soft_cap.h"
 #include "ops/swiglu.h"
 #include "ops/testing/op_testing.h"
 
@@ -91,7 +92,7 @@ TEST_P(OnDevice, NormsGiveWhatTheyGiveOnTheCpu) {
   const Weight weight = weight_of(normal({264}, 4, dtype()), 0.5), there_too = there(weight);
   const auto f = [](const Weight& w) {
     return [w](const auto& in) {
-      const auto [sum, normed] = add_rms_norm(in[0], in[1], w, kEps);
+      const auto [sum, normed] = add_rms_norm(in[0], in[1], w, {kEps, 1});
       return sum + rms_norm(normed, w, kEps) + layer_norm(sum, kEps);
     };
   };
@@ -103,7 +104,7 @@ TEST_P(OnDevice, NormsGiveWhatTheyGiveOnTheCpu) {
   expect_near(there_too.grad, weight.grad, 264, "dw");
 }
 
-TEST_P(OnDevice, SwigluGeluAndRopeHaveTheBitsOfTheCpu) {
+TEST_P(OnDevice, ActivationsSoftCapsAndRopeHaveTheBitsOfTheCpu) {
   const Tensor gate = normal({33, 64}, 1, dtype()), up = normal({33, 64}, 2, dtype());
   const Tensor dy = normal({33, 64}, 3, dtype());
   const auto activation = [](const auto& in) { return swiglu(in[0], in[1]); };
@@ -112,6 +113,18 @@ TEST_P(OnDevice, SwigluGeluAndRopeHaveTheBitsOfTheCpu) {
   expect_same(actual.y, expected.y, 1, "swiglu");
   expect_same(actual.dx[0], expected.dx[0], 1, "dgate");
   expect_same(actual.dx[1], expected.dx[1], 1, "dup");
+
+  const auto gelu_gate = [](const auto& in) { return geglu(in[0], in[1]); };
+  const Outcome one_gate = run(gelu_gate, {gate, up}, dy),
+                gate_there = run(gelu_gate, {there(gate), there(up)}, there(dy));
+  expect_same(gate_there.y, one_gate.y, 1, "geglu");
+  for (size_t i = 0; i < 2; ++i) expect_same(gate_there.dx[i], one_gate.dx[i], 1, "geglu gradient");
+
+  expect_same(soft_cap(there(gate), 0.7), soft_cap(gate, 0.7), 1, "soft cap");
+  const Tensor slope = dy.clone(), slope_there = there(dy).clone();
+  soft_cap_gradient_(slope, gate, 0.7);
+  soft_cap_gradient_(slope_there, there(gate), 0.7);
+  expect_same(slope_there, slope, 1, "gradient of a soft cap");
 
   for (const GeluForm form : {GeluForm::kTanh, GeluForm::kExact}) {
     const auto f = [form](const auto& in) { return gelu(in[0], form); };
@@ -186,12 +199,12 @@ TEST_P(OnDevice, AttentionOverDocumentsGivesWhatItGivesOnTheCpu) {
        {std::array<int64_t, 3>{4, 2, 16}, {3, 3, 16}, {6, 1, 8}, {4, 2, 12}, {4, 2, 6}, {2, 1, 7}}) {
     const Tensor q = normal({3, 24, heads, head_dim}, 1, dtype()), k = normal({3, 24, kv_heads, head_dim}, 2, dtype());
     const Tensor v = normal({3, 24, kv_heads, head_dim}, 3, dtype()), dy = normal(q.sizes(), 4, dtype());
-    for (const auto& [documents, window] : {std::pair<DocumentLengths, int64_t>{{}, 0},
-                                            {{{10, 14}, {24}, {24}}, 0},
-                                            {{{1, 0, 22, 1}, {3, 21}, {3, 21}}, 0},
-                                            {{}, 6},
-                                            {{{10, 14}, {24}, {24}}, 11}}) {
-      const AttentionOptions options{window};
+    for (const auto& [documents, options] : {std::pair<DocumentLengths, AttentionOptions>{{}, {}},
+                                             {{{10, 14}, {24}, {24}}, {}},
+                                             {{{1, 0, 22, 1}, {3, 21}, {3, 21}}, {.scale = 0.4}},
+                                             {{}, {.window = 6}},
+                                             {{{10, 14}, {24}, {24}}, {.window = 11, .scale = 0.2}},
+                                             {{{10, 14}, {24}, {24}}, {.window = 11, .scale = 0.4, .soft_cap = 0.7}}}) {
       const auto f = [&](const auto& in) { return attention(in[0], in[1], in[2], documents, options); };
       const Outcome expected = run(f, {q, k, v}, dy), actual = run(f, {there(q), there(k), there(v)}, there(dy));
       const auto what = fmt::format("heads {} {} of {}: ", heads, kv_heads, head_dim);
@@ -241,6 +254,9 @@ TEST_P(OnDevice, AttentionOverCachesGivesWhatItGivesOnTheCpu) {
       for (const KeyCounts& each : {sent, counts}) {
         const Tensor y = cache_attention(there(q), there(k), there(v), each);
         expect_near(y, expected, 9 + 16, fmt::format("{} heads of {}, window {}", heads, kv_heads, window));
+        const AttentionOptions capped{.scale = 0.4, .soft_cap = 0.7};
+        expect_near(cache_attention(there(q), there(k), there(v), each, capped),
+                    portable::cache_attention(q, k, v, counts, capped), 9 + 16, "with a cap");
       }
     }
   }

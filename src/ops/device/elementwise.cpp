@@ -1,4 +1,4 @@
-// Rotary positions and SwiGLU.
+// Rotary positions and activations.
 
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -6,6 +6,7 @@
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
 #include "ops/gelu.h"
+#include "ops/soft_cap.h"
 #include "ops/swiglu.h"
 
 namespace athanor::ops::device {
@@ -40,20 +41,25 @@ struct Rope : torch::autograd::Function<Rope> {
   }
 };
 
+enum class Gate { kSilu, kGelu };
+
+template <Gate kGate>
 Tensor activation(const Tensor& gate, const Tensor& up) {
   const Tensor out = at::empty_like(gate);
   const OnStream stream(gate);
   with_element(gate, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::swiglu_forward<T>(stream, data<T>(gate), data<T>(up), data<T>(out), gate.numel());
+    const auto kernel = kGate == Gate::kSilu ? kernels::cuda::swiglu_forward<T> : kernels::cuda::geglu_forward<T>;
+    kernel(stream, data<T>(gate), data<T>(up), data<T>(out), gate.numel());
   });
   return out;
 }
 
-struct Swiglu : torch::autograd::Function<Swiglu> {
+template <Gate kGate>
+struct Gated : torch::autograd::Function<Gated<kGate>> {
   static Tensor forward(AutogradContext* ctx, const Tensor& gate, const Tensor& up) {
     ctx->save_for_backward({gate, up});
-    return activation(gate, up);
+    return activation<kGate>(gate, up);
   }
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto saved = ctx->get_saved_variables();
@@ -62,12 +68,19 @@ struct Swiglu : torch::autograd::Function<Swiglu> {
     const OnStream stream(gate);
     with_element(gate, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
-      kernels::cuda::swiglu_backward<T>(stream, data<T>(dout), data<T>(gate), data<T>(up), data<T>(dgate), data<T>(dup),
-                                        gate.numel());
+      const auto kernel = kGate == Gate::kSilu ? kernels::cuda::swiglu_backward<T> : kernels::cuda::geglu_backward<T>;
+      kernel(stream, data<T>(dout), data<T>(gate), data<T>(up), data<T>(dgate), data<T>(dup), gate.numel());
     });
     return {dgate, dup};
   }
 };
+
+template <Gate kGate>
+Tensor gated(const Tensor& gate, const Tensor& up) {
+  ATHANOR_ASSERT(gate.sizes() == up.sizes());
+  const Tensor g = gate.contiguous(), u = up.contiguous();
+  return at::GradMode::is_enabled() ? Gated<kGate>::apply(g, u) : activation<kGate>(g, u);
+}
 
 }  // namespace
 
@@ -79,10 +92,11 @@ Tensor rope(const Tensor& x, const Rotation& rotation) {
 }
 
 Tensor swiglu(const Tensor& gate, const Tensor& up) {
-  if (!has_kernels(gate)) return portable::swiglu(gate, up);
-  ATHANOR_ASSERT(gate.sizes() == up.sizes());
-  const Tensor g = gate.contiguous(), u = up.contiguous();
-  return at::GradMode::is_enabled() ? Swiglu::apply(g, u) : activation(g, u);
+  return has_kernels(gate) ? gated<Gate::kSilu>(gate, up) : portable::swiglu(gate, up);
+}
+
+Tensor geglu(const Tensor& gate, const Tensor& up) {
+  return has_kernels(gate) ? gated<Gate::kGelu>(gate, up) : portable::geglu(gate, up);
 }
 
 namespace {
@@ -116,6 +130,27 @@ struct Gelu : torch::autograd::Function<Gelu> {
 Tensor gelu(const Tensor& x, GeluForm form) {
   if (!has_kernels(x)) return portable::gelu(x, form);
   return Gelu::apply(x.contiguous(), form);
+}
+
+Tensor soft_cap(const Tensor& x, double cap) {
+  if (!has_kernels(x)) return portable::soft_cap(x, cap);
+  const Tensor from = x.contiguous(), y = at::empty_like(from);
+  const OnStream stream(x);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    kernels::cuda::soft_cap_forward<T>(stream, data<T>(from), data<T>(y), x.numel(), static_cast<float>(cap));
+  });
+  return y;
+}
+
+void soft_cap_gradient_(const Tensor& dy, const Tensor& x, double cap) {
+  if (!has_kernels(x)) return portable::soft_cap_gradient_(dy, x, cap);
+  const OnStream stream(x);
+  with_element(x, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    kernels::cuda::soft_cap_backward<T>(stream, data<T>(dy), data<T>(x), data<T>(dy), x.numel(),
+                                        static_cast<float>(cap));
+  });
 }
 
 }  // namespace athanor::ops::device

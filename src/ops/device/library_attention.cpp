@@ -1,5 +1,7 @@
 #include "ops/device/library_attention.h"
 
+#include "ops/attention_spans.h"
+
 #include <ATen/Context.h>
 #include <ATen/ops/_efficient_attention_backward.h>
 #include <ATen/ops/_efficient_attention_forward.h>
@@ -22,11 +24,13 @@ using torch::autograd::variable_list;
 // documents of a batch, so that the same launches serve the next one.
 struct PackedDocuments {
   Tensor offsets;
-  int64_t longest;     // no document has more tokens
-  int64_t window = 0;  // AttentionOptions::window
+  int64_t longest;  // no document has more tokens
+  AttentionOptions options = {};
 
   // The keys before its own that a query sees, as flash attention takes it.
-  std::optional<int64_t> before() const { return window > 0 ? std::optional(window - 1) : std::nullopt; }
+  std::optional<int64_t> before() const {
+    return options.window > 0 ? std::optional(options.window - 1) : std::nullopt;
+  }
 
   std::optional<Tensor> table() const { return offsets.defined() ? std::optional(offsets) : std::nullopt; }
 };
@@ -72,9 +76,10 @@ using Kept = variable_list;
 
 // q, k, v [tokens, heads, D] with offsets, [B, T, heads, D] without.
 Kept flash_forward(const Tensor& q, const Tensor& k, const Tensor& v, const PackedDocuments& documents) {
-  const auto [out, logsumexp, rng_state, unused, mask] = at::_flash_attention_forward(
-      q, k, v, documents.table(), documents.table(), documents.longest, documents.longest,
-      /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false, /*scale=*/{}, documents.before());
+  const auto [out, logsumexp, rng_state, unused, mask] =
+      at::_flash_attention_forward(q, k, v, documents.table(), documents.table(), documents.longest, documents.longest,
+                                   /*dropout_p=*/0.0, /*is_causal=*/true, /*return_debug_mask=*/false,
+                                   documents.options.given_scale(), documents.before());
   return {q, k, v, out, logsumexp, rng_state, unused};
 }
 
@@ -82,7 +87,8 @@ variable_list flash_backward(const Tensor& dout, const Kept& kept, const PackedD
   const FixedOrder fixed_order;
   const auto [dq, dk, dv] = at::_flash_attention_backward(
       dout, kept[0], kept[1], kept[2], kept[3], kept[4], documents.offsets, documents.offsets, documents.longest,
-      documents.longest, /*dropout_p=*/0.0, /*is_causal=*/true, kept[5], kept[6], /*scale=*/{}, documents.before());
+      documents.longest, /*dropout_p=*/0.0, /*is_causal=*/true, kept[5], kept[6], documents.options.given_scale(),
+      documents.before());
   return {dq, dk, dv};
 }
 
@@ -90,9 +96,9 @@ constexpr int64_t kCausal = 1;  // libtorch's CustomMaskType::CausalFromTopLeft
 
 // q, k, v [1, tokens, heads, D] with offsets, [B, T, heads, D] without; as many key heads as query heads.
 Kept efficient_forward(const Tensor& q, const Tensor& k, const Tensor& v, const PackedDocuments& documents) {
-  const auto results = at::_efficient_attention_forward(q, k, v, /*bias=*/{}, documents.table(), documents.table(),
-                                                        documents.longest, documents.longest,
-                                                        /*dropout_p=*/0.0, kCausal, /*compute_log_sumexp=*/true);
+  const auto results = at::_efficient_attention_forward(
+      q, k, v, /*bias=*/{}, documents.table(), documents.table(), documents.longest, documents.longest,
+      /*dropout_p=*/0.0, kCausal, /*compute_log_sumexp=*/true, documents.options.given_scale());
   return {q, k, v, std::get<0>(results), std::get<1>(results), std::get<2>(results), std::get<3>(results)};
 }
 
@@ -101,7 +107,7 @@ variable_list efficient_backward(const Tensor& dout, const Kept& kept, const Pac
   const auto [dq, dk, dv, dbias] = at::_efficient_attention_backward(
       dout, kept[0], kept[1], kept[2], /*bias=*/{}, kept[3], documents.table(), documents.table(), documents.longest,
       documents.longest, kept[4], /*dropout_p=*/0.0, kept[5], kept[6], kCausal, /*bias_requires_grad=*/false,
-      /*scale=*/{}, /*num_splits_key=*/1);
+      documents.options.given_scale(), /*num_splits_key=*/1);
   return {dq, dk, dv};
 }
 
@@ -114,14 +120,14 @@ struct LibraryKernel : torch::autograd::Function<LibraryKernel<kForward, kBackwa
     kept.push_back(documents.offsets);
     ctx->save_for_backward(std::move(kept));
     ctx->saved_data["longest"] = documents.longest;
-    ctx->saved_data["window"] = documents.window;
+    ctx->saved_data["options"] = numbers_of(documents.options);
     return out;
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     const auto kept = ctx->get_saved_variables();
     auto result = kBackward(grads[0].contiguous(), kept,
-                            {kept.back(), ctx->saved_data["longest"].toInt(), ctx->saved_data["window"].toInt()});
+                            {kept.back(), ctx->saved_data["longest"].toInt(), options_of(ctx->saved_data["options"])});
     result.emplace_back();  // the documents have none
     return result;
   }
@@ -164,15 +170,16 @@ bool runs_one_token(AttentionForm form, const Tensor& like) {
 
 }  // namespace
 
-AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents, int64_t window,
-                             const std::function<bool(AttentionForm)>& runs) {
+AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
+                             const AttentionOptions& options, const std::function<bool(AttentionForm)>& runs) {
   // The kernels have one for each index of a grid's second or third dimension.
   constexpr int64_t kMostDocuments = 65535;
   constexpr int64_t kLargestFlashHead = 256;
-  if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments) return AttentionForm::kSpans;
+  if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments || options.soft_cap > 0)
+    return AttentionForm::kSpans;
   const bool takes_flash = dtype == at::kBFloat16 && head_dim <= kLargestFlashHead;
   if (takes_flash && runs(AttentionForm::kFlash)) return AttentionForm::kFlash;
-  return window == 0 && runs(AttentionForm::kEfficient) ? AttentionForm::kEfficient : AttentionForm::kSpans;
+  return options.window == 0 && runs(AttentionForm::kEfficient) ? AttentionForm::kEfficient : AttentionForm::kSpans;
 }
 
 bool runs_here(AttentionForm form, const Tensor& x) {
@@ -188,16 +195,17 @@ bool runs_here(AttentionForm form, const Tensor& x) {
 Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
                        const AttentionOptions& options) {
   const auto packed = [&](const Tensor& x) { return aligned(offsets.defined() ? x.flatten(0, 1) : x); };
-  return FlashAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1), options.window})
+  return FlashAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1), options})
       .view(q.sizes());
 }
 
-Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets) {
+Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
+                           const AttentionOptions& options) {
   const auto packed = [&](const Tensor& x) {
     const Tensor wide = repeated(x, q.size(2));
     return aligned(offsets.defined() ? wide.flatten(0, 1).unsqueeze(0) : wide);
   };
-  return EfficientAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1)})
+  return EfficientAttention::apply(packed(q), packed(k), packed(v), PackedDocuments{offsets, q.size(1), options})
       .view(q.sizes());
 }
 

@@ -15,10 +15,10 @@ enum class AttentionForm {
 
 /// Returns the first form that takes these arguments.
 /// @param num_documents  of the tables, with the empty ones.
-/// @param window  AttentionOptions::window, which the memory-efficient kernel is not given.
+/// @param options  the memory-efficient kernel is given no window, and no kernel has a soft cap.
 /// @param runs  tells if the device has the kernel of a form; it is asked only about forms that take the arguments.
-AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents, int64_t window,
-                             const std::function<bool(AttentionForm)>& runs);
+AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
+                             const AttentionOptions& options, const std::function<bool(AttentionForm)>& runs);
 
 /// Returns whether forward and backward of a form run on the device of `x` with heads of its last dim: it lets them
 /// compute one token, once for each device, type and size. A libtorch may be built without them, and refuses old GPUs.
@@ -28,6 +28,7 @@ bool runs_here(AttentionForm form, const Tensor& x);
 /// @param offsets  DocumentTables::offsets; undefined if each sequence is one document.
 Tensor flash_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
                        const AttentionOptions& options = {});
-Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets);
+Tensor efficient_attention(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& offsets,
+                           const AttentionOptions& options = {});
 
 }  // namespace athanor::ops::device

@@ -13,8 +13,8 @@ using device::AttentionForm;
 
 // Returns the form that is chosen if the device has these kernels.
 AttentionForm chosen(at::ScalarType dtype, int64_t head_dim, int64_t documents, std::vector<AttentionForm> kernels,
-                     int64_t window = 0) {
-  return attention_form(dtype, head_dim, documents, window,
+                     const AttentionOptions& options = {}) {
+  return attention_form(dtype, head_dim, documents, options,
                         [&](AttentionForm form) { return std::ranges::find(kernels, form) != kernels.end(); });
 }
 
@@ -34,8 +34,10 @@ TEST(AttentionForm, IsTheFirstThatTakesTheTypeTheHeadsAndTheNumberOfDocuments) {
   EXPECT_EQ(chosen(at::kBFloat16, 12, 1, both), kSpans);
   EXPECT_EQ(chosen(at::kFloat, 12, 1, both), kEfficient);
   EXPECT_EQ(chosen(at::kFloat, 6, 1, both), kSpans);
-  EXPECT_EQ(chosen(at::kBFloat16, 64, 1, both, 7), kFlash);
-  EXPECT_EQ(chosen(at::kFloat, 64, 1, both, 7), kSpans) << "the memory-efficient kernel is given no window";
+  EXPECT_EQ(chosen(at::kBFloat16, 64, 1, both, {.window = 7}), kFlash);
+  EXPECT_EQ(chosen(at::kFloat, 64, 1, both, {.window = 7}), kSpans) << "the memory-efficient kernel is given no window";
+  EXPECT_EQ(chosen(at::kFloat, 64, 1, both, {.scale = 0.3}), kEfficient);
+  for (const auto dtype : {at::kFloat, at::kBFloat16}) EXPECT_EQ(chosen(dtype, 64, 1, both, {.soft_cap = 50}), kSpans);
 }
 
 TEST(AttentionForm, RunsWhereItsKernelsTakeOneToken) {

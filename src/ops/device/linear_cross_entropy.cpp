@@ -7,6 +7,7 @@
 #include "kernels/cuda/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/device/on_stream.h"
+#include "ops/soft_cap.h"
 #include "ops/transfer.h"
 
 namespace athanor::ops::device {
@@ -79,16 +80,17 @@ Tensor sum_of(const Tensor& losses) {
 
 struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x, const Weight& weight, const Tensor& targets,
-                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw) {
+                        double grad_scale, int64_t chunk_tokens, const LabelDraw& draw, double cap) {
     const int64_t tokens = x.size(0);
     const TokenLosses losses = empty_losses(x);
     const Tensor dx = at::empty_like(x);
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const Tensor chunk = x.narrow(0, begin, count);
-      const Tensor logits = at::linear(chunk, weight.value);
+      const Tensor uncapped = at::linear(chunk, weight.value), logits = ops::soft_cap(uncapped, cap);
       const Tensor labels = labels_of(logits, targets.narrow(0, begin, count), draw.from_row(begin));
       losses_of_chunk(logits, labels, grad_scale, losses, begin);
+      ops::soft_cap_gradient_(logits, uncapped, cap);
       Tensor dx_chunk = dx.narrow(0, begin, count);
       at::mm_out(dx_chunk, logits, weight.value);
       device::add_outer_product(weight.grad, logits, chunk);
@@ -99,29 +101,31 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
     ATHANOR_ASSERT(!grads[0].is_cpu() || grads[0].item<double>() == 1);  // the weight's part was added in forward
-    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
+    return {ctx->saved_data["dx"].toTensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
   }
 };
 
 }  // namespace
 
 Tensor linear_cross_entropy(const Tensor& x, const Weight& weight, const Tensor& targets, double grad_scale,
-                            int64_t chunk_tokens, const LabelDraw& draw) {
+                            int64_t chunk_tokens, const LabelDraw& draw, double cap) {
   ATHANOR_ASSERT(grad_scale != 0 && weight.grad.defined());
   check_shapes(x, targets, chunk_tokens);
   const Tensor ids = targets.contiguous();
   if (x.is_cpu()) {
     check_targets_now(x, weight.value, ids);
-    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
+    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw, cap);
   }
   // The host does not wait: a wrong target makes the loss NaN, so that the guard refuses the step. Our kernel does it.
-  if (has_kernels(x)) return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw);
+  if (has_kernels(x))
+    return LinearCrossEntropy::apply(x.contiguous(), weight, ids, grad_scale, chunk_tokens, draw, cap);
   const Tensor wrong = wrong_targets(ids, weight.value.size(0)), safe = ids.masked_fill(wrong, kNoTarget);
-  const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens, draw);
+  const Tensor loss = LinearCrossEntropy::apply(x.contiguous(), weight, safe, grad_scale, chunk_tokens, draw, cap);
   return loss + at::zeros_like(loss).masked_fill_(wrong.any(), std::numeric_limits<double>::quiet_NaN());
 }
 
-TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens) {
+TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t chunk_tokens,
+                         double cap) {
   const at::NoGradGuard no_grad;
   check_shapes(x, targets, chunk_tokens);
   const Tensor ids = targets.contiguous();
@@ -130,7 +134,7 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
   TokenLosses result = empty_losses(x);
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
-    const Tensor logits = at::linear(x.narrow(0, begin, count), weight);
+    const Tensor logits = ops::soft_cap(at::linear(x.narrow(0, begin, count), weight), cap);
     losses_of_chunk(logits, ids.narrow(0, begin, count), 0, result, begin);
   }
   return result;

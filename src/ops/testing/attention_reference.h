@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "ops/attention.h"
 #include "ops/testing/op_testing.h"
 
 namespace athanor::ops::test {
@@ -31,40 +32,42 @@ struct AttentionReference {
 
 // The parts of the forward pass that gradients need too; y is [B, H, T, D].
 struct AttentionForward {
-  Tracked q, k, v, mask, scores, peak, total, y;
-  double scale;
+  Tracked q, k, v, mask, logits, peak, total, y;
+  Tracked slope;  // the derivative of the logits by the products of q and k
 };
 
 constexpr int64_t kExpUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
 
 inline AttentionForward attention_forward(const Tensor& in_q, const Tensor& in_k, const Tensor& in_v,
-                                          const Tensor& in_mask) {
+                                          const Tensor& in_mask, const AttentionOptions& options = {}) {
   const at::ScalarType dtype = in_q.scalar_type();
   const int64_t heads = in_q.size(2);
   const Tracked q = heads_first(in_q, heads), k = heads_first(in_k, heads), v = heads_first(in_v, heads);
   const Tracked mask = exact(in_mask);
-  const double scale = 1 / std::sqrt(static_cast<double>(in_q.size(3)));
+  const double scale = options.scale_of(in_q), cap = options.soft_cap;
 
-  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale;
-  const Tracked peak = exact(scores.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
-  const Tracked e = exp(scores - peak, kExpUlps) * mask;
+  const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale, logits = soft_cap(scores, cap);
+  const Tracked tanh = logits * (cap > 0 ? 1 / cap : 0), slope = (exact(1.0) - tanh * tanh) * scale;
+  const Tracked peak = exact(logits.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
+  const Tracked e = exp(logits - peak, kExpUlps) * mask;
   const Tracked total = sum(e, -1, /*keepdim=*/true);
   const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
-  return {q, k, v, mask, scores, peak, total, y, scale};
+  return {q, k, v, mask, logits, peak, total, y, slope};
 }
 
 // @param mask  [B, 1, T, T] fp64: 1 where a token (third dim) attends to another (last dim).
 inline AttentionReference attention_reference(const Tensor& in_q, const Tensor& in_k, const Tensor& in_v,
-                                              const Tensor& in_dy, const Tensor& in_mask) {
+                                              const Tensor& in_dy, const Tensor& in_mask,
+                                              const AttentionOptions& options = {}) {
   const at::ScalarType dtype = in_q.scalar_type();
   const int64_t heads = in_q.size(2), kv_heads = in_k.size(2);
-  const auto [q, k, v, mask, scores, peak, total, y, scale] = attention_forward(in_q, in_k, in_v, in_mask);
+  const auto [q, k, v, mask, logits, peak, total, y, slope] = attention_forward(in_q, in_k, in_v, in_mask, options);
   const Tracked dy = heads_first(in_dy, heads);
 
-  const Tracked p = exp(scores - (peak + log(total)), kExpUlps) * mask;
+  const Tracked p = exp(logits - (peak + log(total)), kExpUlps) * mask;
   const Tracked dv = blocked_matmul(swapped(stored(p, dtype), -1, -2), dy, dtype);
   const Tracked dp = matmul(dy, swapped(v, -1, -2)), row = sum(dy * y, -1, /*keepdim=*/true);
-  const Tracked ds = stored(p * (dp - row) * scale, dtype);
+  const Tracked ds = stored(p * (dp - row) * slope, dtype);
   const Tracked dq = blocked_matmul(ds, k, dtype), dk = blocked_matmul(swapped(ds, -1, -2), q, dtype);
 
   const auto to_kv_heads = [&](const Tracked& x) {  // [B, H, T, D] → [B, T, kv, D]

@@ -91,5 +91,11 @@ inline Tracked sigmoid(const Tracked& a) {
   const Tracked s = monotone(a, 6, [](const Tensor& x) { return x.sigmoid(); });
   return {s.value, s.error + 0x1p-125};
 }
+/// Returns tanh within 5 units of 2^-24 of it.
+inline Tracked tanh(const Tracked& a) {
+  return monotone(a, 5, [](const Tensor& x) { return x.tanh(); });
+}
+/// Returns cap · tanh(a / cap); a itself if cap is 0.
+inline Tracked soft_cap(const Tracked& a, double cap) { return cap == 0 ? a : tanh(a * (1 / cap)) * cap; }
 
 }  // namespace athanor::ops::test

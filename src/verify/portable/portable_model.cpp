@@ -12,8 +12,8 @@
 namespace athanor::inline verify::portable {
 namespace {
 
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-  return weight * x / at::sqrt(x.square().mean(-1, true) + eps);
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps, double offset) {
+  return (weight + offset) * x / at::sqrt(x.square().mean(-1, true) + eps);
 }
 
 Tensor layer_norm(const Tensor& x, double eps) {
@@ -35,6 +35,13 @@ Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tenso
   return at::linear(g * at::sigmoid(g) * at::linear(x, up), down);
 }
 
+Tensor geglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor& down) {
+  return at::linear(gelu_tanh(at::linear(x, gate)) * at::linear(x, up), down);
+}
+
+// Gemma Team 2024, §2.
+Tensor soft_cap(const Tensor& logits, double cap) { return cap > 0 ? cap * at::tanh(logits / cap) : logits; }
+
 // ---- Positions
 
 // Radians from one position to the next, and the factor of cos and sin. Source: Su et al. 2021; linear: Chen et al.
@@ -55,18 +62,18 @@ double yarn_scale(const RopeScaling& r) {
   return temperature(1);
 }
 
-Rotation rotation_of(const ModelConfig& m, const RopeScaling& r) {
+Rotation rotation_of(const ModelConfig& m, const RopeScaling& r, double theta) {
   const auto dim = static_cast<double>(m.rotated_dims());
   const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
                                                                                  : m.max_position_embeddings);
   // Returns the (fractional) pair of dims that makes this many turns over `length` tokens.
   const auto pair_with = [&](double turns) {
-    return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(m.rope_theta);
+    return dim / 2 * std::log(length / (2 * std::numbers::pi * turns)) / std::log(theta);
   };
   Rotation rotation;
   if (r.type() == RopeType::kYarn) rotation.scale = yarn_scale(r);
   for (int64_t i = 0; i < m.rotated_dims() / 2; ++i) {
-    const double f = std::pow(m.rope_theta, -2 * static_cast<double>(i) / dim);
+    const double f = std::pow(theta, -2 * static_cast<double>(i) / dim);
     double alone = 1;
     if (r.type() == RopeType::kLinear) alone = 0;
     if (r.type() == RopeType::kLlama3) {
@@ -156,13 +163,14 @@ class Decoder {
  public:
   Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
       : config_(config), m_(config.model), parameters_(parameters), memory_(memory), model_(make_model_spec(m_)),
-        rotation_(rotation_of(m_, m_.rope_scaling)), unscaled_rotation_(rotation_of(m_, {})) {}
+        rotation_(rotation_of(m_, m_.rope_scaling, m_.rope_theta)),
+        unscaled_rotation_(rotation_of(m_, {}, m_.theta_in_windows())) {}
 
   Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
              const LabelsDrawn* labels) {
     const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == AttentionScope::kDocument, end_of_document);
     Losses losses;
-    Tensor x = at::embedding(weight(model_.embedding.weight()), tokens_BT);
+    Tensor x = model_.embedding_scale * at::embedding(weight(model_.embedding.weight()), tokens_BT);
     if (model_.positions) x = x + at::embedding(weight(model_.positions->weight()), sight.position_BT.to(at::kLong));
     for (const LayerSpec& layer : model_.layers) {
       const Tensor attended = attention(layer.attention, norm(x, layer.attention_norm), sight);
@@ -187,7 +195,7 @@ class Decoder {
   }
 
   Tensor norm(const Tensor& x, const NormSpec& norm) const {
-    if (norm.kind == NormKind::kRms) return rms_norm(x, weight(norm.weight()), norm.eps);
+    if (norm.kind == NormKind::kRms) return rms_norm(x, weight(norm.weight()), norm.eps, norm.offset);
     const Tensor normed = layer_norm(x, norm.eps);
     return norm.has_bias() ? normed * weight(norm.weight()) + weight(norm.bias()) : normed;
   }
@@ -203,10 +211,10 @@ class Decoder {
   Tensor project(const AttentionSpec& a, const Tensor& x, bool is_query, const Sight& sight) const {
     const std::string& scale = is_query ? a.query_norm : a.key_norm;
     Tensor y = linear(x, is_query ? a.query : a.key);
-    if (a.qk_norm == QkNorm::kWhole) y = rms_norm(y, weight(scale), a.norm_eps);
+    if (a.qk_norm == QkNorm::kWhole) y = rms_norm(y, weight(scale), a.norm_eps, a.norm_offset);
     if (a.clip > 0) y = y.clamp(-a.clip, a.clip);
     y = y.view({x.size(0), x.size(1), is_query ? a.heads : a.kv_heads, a.head_dim});
-    if (a.qk_norm == QkNorm::kHead) y = rms_norm(y, weight(scale), a.norm_eps);
+    if (a.qk_norm == QkNorm::kHead) y = rms_norm(y, weight(scale), a.norm_eps, a.norm_offset);
     if (!a.rotates) return y;
     return rotate(y, sight.position_BT, a.scales_rotation ? rotation_ : unscaled_rotation_);
   }
@@ -220,7 +228,8 @@ class Decoder {
     if (a.clip > 0) v = v.clamp(-a.clip, a.clip);
     v = by_head(v.view({batch, length, a.kv_heads, a.head_dim}));
     const Tensor q = by_head(project(a, x, true, sight)), k = by_head(project(a, x, false, sight));
-    const Tensor scores = at::matmul(q, k.transpose(2, 3)) / std::sqrt(static_cast<double>(a.head_dim));
+    const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.head_dim));
+    const Tensor scores = soft_cap(at::matmul(q, k.transpose(2, 3)) * scale, a.soft_cap);
     Tensor hidden_BTT = sight.hidden_BTT;
     if (a.window > 0) {  // those that are `window` or more tokens back
       const Tensor far = at::ones({length, length}, at::kBool).tril(-a.window);
@@ -234,7 +243,8 @@ class Decoder {
   Tensor dense(const FeedForwardSpec& f, const Tensor& x) const {
     if (f.kind == FeedForwardKind::kGelu) return linear(gelu_exact(linear(x, f.up)), f.down);
     if (f.kind == FeedForwardKind::kGeluTanh) return linear(gelu_tanh(linear(x, f.up)), f.down);
-    return swiglu(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
+    const auto gated = f.kind == FeedForwardKind::kGeGlu ? geglu : swiglu;
+    return gated(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
   }
 
   Tensor sparse(const SparseSpec& s, const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {
@@ -246,7 +256,10 @@ class Decoder {
     Tensor y_TD = at::zeros_like(x_TD);
     for (int64_t e = 0; e < s.experts; ++e)
       y_TD = y_TD + routers.back().weights_TE.narrow(1, e, 1) * swiglu(x_TD, gate[e], up[e], down[e]);
-    if (s.shared) y_TD = y_TD + dense(*s.shared, x_TD);
+    if (s.shared) {
+      const Tensor shared = dense(*s.shared, x_TD);
+      y_TD = y_TD + (s.shared_gate ? at::sigmoid(linear(x_TD, *s.shared_gate)) * shared : shared);
+    }
     return y_TD.view(x.sizes());
   }
 
@@ -254,7 +267,8 @@ class Decoder {
                   Losses& losses) const {
     const int64_t targets = tokens_BT.size(1) - 1;
     const Tensor& output = weight(model_.output ? model_.output->weight() : model_.embedding.weight());
-    const Tensor log_probs = at::log_softmax(at::linear(x.narrow(1, 0, targets), output), -1);
+    const Tensor logits = soft_cap(at::linear(x.narrow(1, 0, targets), output), model_.output_cap),
+                 log_probs = at::log_softmax(logits, -1);
     Tensor labels_BT = tokens_BT.narrow(1, 1, targets);
     if (labels) {
       draw_labels(log_probs.detach(), first_sequence * tokens_BT.size(1), tokens_BT.size(1), *labels);

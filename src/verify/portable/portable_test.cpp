@@ -83,6 +83,10 @@ TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
   for (const char* family : {"olmo", "llama", "qwen2", "qwen3", "gpt2", "olmo2", "gpt_neox", "phi3"})
     expect_equal(dense(family), family);
   for (const char* family : {"olmoe", "qwen3_moe"}) expect_equal(sparse(family), family);
+  RunConfig gated = sparse("qwen2_moe");
+  gated.model.num_shared_experts = 1;
+  gated.model.shared_expert_intermediate_size = 12;
+  expect_equal(gated, "qwen2_moe");
   for (const char* family : {"starcoder2", "olmo3"}) {  // with layers in a window, and olmo3 with all kinds of them
     RunConfig config = dense(family);
     config.model.sliding_window = 4;
@@ -91,6 +95,16 @@ TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
       config.model.rope_scaling = {.rope_type = "linear", .factor = 3};
       config.data.attention_scope = "document";
     }
+    expect_equal(config, family);
+  }
+  for (const char* family : {"gemma2", "gemma3_text"}) {
+    RunConfig config = dense(family);
+    config.model.sliding_window = 4;
+    config.model.full_attention_layers = {1};
+    config.model.query_pre_attn_scalar = 3;
+    config.model.final_logit_softcapping = 1.5;
+    if (config.model.family == "gemma2") config.model.attn_logit_softcapping = 0.7;
+    if (config.model.family == "gemma3_text") config.model.window_rope_theta = 50;
     expect_equal(config, family);
   }
 }
