@@ -16,6 +16,9 @@
 //                                                             did) and in one, in turns, from the disk each time
 //   checkpoint_tool make-manifest FOLDER PIECES               a manifest of PIECES pieces, without their files
 //   checkpoint_tool open CHECKPOINT                           the seconds and peak memory of opening it
+//   checkpoint_tool configs           for each line of standard input, a config.json, one of output: {"refused":
+//   message},
+//                                     or {"model": its fields, "kept": what else is read, "told": what warnings name}
 //   checkpoint_tool seal CHECKPOINT                           corrects the hash of a manifest that was edited
 
 #include <fcntl.h>
@@ -28,6 +31,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <iostream>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -35,8 +39,10 @@
 #include "base/error.h"
 #include "base/files.h"
 #include "base/hash.h"
+#include "checkpoint/hf_config.h"
 #include "checkpoint/hf_export.h"
 #include "checkpoint/hf_import.h"
+#include "checkpoint/model_identity.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/testing/large_manifest.h"
 #include "checkpoint/verified_load.h"
@@ -218,6 +224,25 @@ void seal(const Arguments& arguments) {
   write_file_atomically(file, "{\"hash\": \"" + hash_hex(body) + "\",\n" + body);
 }
 
+void configs() {
+  std::string line;
+  while (std::getline(std::cin, line)) {
+    nlohmann::json out;
+    try {
+      const HfConfig config = parse_hf_config(line, "config.json");
+      out["model"] = model_identity(config.model);
+      out["kept"] = {config.model.initializer_range,   config.model.max_position_embeddings,
+                     config.router_aux_loss_coef,      config.bos_token_id.value_or(-1),
+                     config.pad_token_id.value_or(-1), config.eos_token_ids};
+      for (const auto& [key, rate] : config.dropouts) out["told"].push_back(key);
+      for (const std::string& member : config.unknown_members) out["told"].push_back(member);
+    } catch (const Error& error) {
+      out = {{"refused", error.what()}};
+    }
+    std::puts(out.dump().c_str());
+  }
+}
+
 int run(const std::string& command, const Arguments& arguments) {
   if (command == "list") return list(arguments), 0;
   if (command == "change") return change(arguments), 0;
@@ -228,6 +253,7 @@ int run(const std::string& command, const Arguments& arguments) {
   if (command == "resume") return resume(arguments), 0;
   if (command == "make-manifest") return make_manifest(arguments), 0;
   if (command == "open") return open_manifest(arguments), 0;
+  if (command == "configs") return configs(), 0;
   if (command == "seal") return seal(arguments), 0;
   std::fprintf(stderr, "unknown command %s\n", command.c_str());
   return 2;
