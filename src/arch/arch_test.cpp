@@ -45,6 +45,8 @@ INSTANTIATE_TEST_SUITE_P(
 // AuroraGPT-2B: "1.986B params", cut off there; Qwen3-30B-A3B: "30.5B in total and 3.3B activated", cut off too.
 INSTANTIATE_TEST_SUITE_P(Others, PaperTable,
                          testing::Values(PaperRow{"auroragpt-2b", 1.9865, 1.9865, 0.0005, 0.0005},
+                                         PaperRow{"auroragpt-20b", 20, 20, 0.5, 0.5},
+                                         PaperRow{"auroragpt-80b", 80, 80, 0.5, 0.5},
                                          PaperRow{"qwen3-30b-a3b", 30.5, 3.35, 0.05, 0.05}));
 
 TEST(Inventory, AuroraGptCountsAsByHand) {
