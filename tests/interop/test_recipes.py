@@ -28,7 +28,8 @@ def test_there_is_a_tiny_recipe_of_each_family():
 @pytest.mark.slow
 @pytest.mark.parametrize("recipe", TINY, ids=lambda path: path.stem)
 def test_a_tiny_recipe_trains(athanor, data, recipe, tmp_path):
-    settings = [f"data.path={data}", "data.seq_len=32", "model.vocab_size=320", "train.global_batch_size=4", "train.steps=3", "train.validation_interval=0",
+    settings = [f"data.path={data}", "data.seq_len=32", "model.vocab_size=320",
+                "train.global_batch_size=4", "train.steps=3", "optimizer.warmup_steps=1", "train.validation_interval=0",
                 f"train.run_dir={tmp_path / 'run'}"]
     athanor.run("train", recipe, *[part for setting in settings for part in ("--set", setting)])
     assert (tmp_path / "run" / "metrics.jsonl").read_text().count('"loss"') >= 3
