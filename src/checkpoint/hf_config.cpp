@@ -106,8 +106,12 @@ void read_layer_types(const Family& family, const Json& kinds, ModelConfig& m, s
 }
 
 // Older files have the number of layers from one without the window to the next.
-void read_window_pattern(const Family& family, JsonMembers& members, ModelConfig& m) {
+void read_window_pattern(const Family& family, JsonMembers& members, ModelConfig& m,
+                         std::vector<std::string>& problems) {
   const int64_t every = members.size(family.window_pattern.c_str(), family.full_attention_every);
+  if (m.sliding_window > 0 && every > m.num_hidden_layers && m.num_hidden_layers >= family.full_attention_every)
+    problems.push_back(fmt::format("{} = {} is not supported: a layer of this family must have full attention",
+                                   family.window_pattern, every));
   if (m.sliding_window == 0 || every == family.full_attention_every) return;
   for (int64_t l = every - 1; l < m.num_hidden_layers; l += every) m.full_attention_layers.push_back(l);
 }
@@ -123,7 +127,7 @@ void read_windows(const Family& family, const Json& json, ModelConfig& m, std::v
     m.sliding_window = given->is_null() ? 0 : members.size("sliding_window", 0);
   if (problems.size() > problems_before || m.num_hidden_layers > kMostLayers) return;  // refused as a whole
   if (const auto* kinds = members.find("layer_types")) return read_layer_types(family, *kinds, m, problems);
-  if (!family.window_pattern.empty()) read_window_pattern(family, members, m);
+  if (!family.window_pattern.empty()) read_window_pattern(family, members, m, problems);
   if (m.sliding_window == 0 && family.full_attention_every > 0)
     return problems.push_back("sliding_window = null is not supported: this family has layers with a window");
   if (m.sliding_window == 0 || !family.mixes_windows || !family.sliding_window_switch) return;
@@ -180,7 +184,9 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   read_logits(family, json, m, problems);
   if (family.positions == Positions::kRotary) read_hf_rope(family, json, m, problems);
   if (family.sparse) {
-    m.num_experts = members.size(own("num_experts"), members.size("num_local_experts", m.num_experts));
+    // The class of Qwen2-MoE does not read the second name.
+    const int64_t local = family.has_shared_experts ? m.num_experts : members.size("num_local_experts", m.num_experts);
+    m.num_experts = members.size(own("num_experts"), local);
     m.num_experts_per_tok = members.size("num_experts_per_tok", m.num_experts_per_tok);
     m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
   }
@@ -301,6 +307,16 @@ void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path
 
 namespace {
 
+// Returns n if of the model's layers every n-th is without the window, and no other one; else 0.
+int64_t step_of_full_layers(const ModelConfig& m) {
+  int64_t first = 0;
+  while (first < m.num_hidden_layers && m.window_of(first) > 0) ++first;
+  if (first == m.num_hidden_layers) return 0;
+  for (int64_t l = 0; l < m.num_hidden_layers; ++l)
+    if ((m.window_of(l) == 0) != ((l + 1) % (first + 1) == 0)) return 0;
+  return first + 1;
+}
+
 void write_windows(const Family& family, const ModelConfig& m, Json& json) {
   if (!family.has_window) return;
   // The class of olmo3 makes the mask of a window even if no layer has one.
@@ -313,6 +329,9 @@ void write_windows(const Family& family, const ModelConfig& m, Json& json) {
   json["layer_types"] = Json::array();
   for (int64_t l = 0; l < m.num_hidden_layers; ++l)
     json["layer_types"].push_back(m.window_of(l) > 0 ? "sliding_attention" : "full_attention");
+  // Version 4 reads the step from one layer without the window to the next.
+  const int64_t every = step_of_full_layers(m);
+  if (!family.window_pattern.empty() && every > 0) json[family.window_pattern] = every;
   if (m.sliding_window > 0 && family.sliding_window_switch && !family.windows_alternate)
     json["max_window_layers"] =
         std::ranges::find(json["layer_types"], "sliding_attention") - json["layer_types"].begin();

@@ -390,6 +390,14 @@ TEST(HfConfig, LayersWithAWindowOfGemma3HaveABaseOfTheirOwn) {
   EXPECT_EQ(old.rope_theta, 500);
   EXPECT_EQ(old.window_rope_theta, 50);
   EXPECT_EQ(old.full_attention_layers, (std::vector<int64_t>{1, 3}));
+  EXPECT_SAYS(refusal(small("gemma3_text", {{"num_hidden_layers", 8}, {"sliding_window_pattern", 12}}), Json::object()),
+              "sliding_window_pattern = 12 is not supported: a layer of this family must have full attention");
+  EXPECT_EQ(Json::parse(hf_config_text(parse(small("gemma3_text", {{"sliding_window_pattern", 2}})),
+                                       Dtype::kF32))["sliding_window_pattern"],
+            2);
+  const Json odd{{"rope_theta", 70.0}, {"factor", 2.0}};
+  EXPECT_SAYS(refusal(small("gemma3_text", {{"rope_parameters", {{"sliding_attention", odd}}}}), Json::object()),
+              "factor = 2.0 of layers with a window is not supported");
   const Json full{{"rope_type", "linear"}, {"factor", 8.0}, {"rope_theta", 700.0}};
   const Json nested{{"rope_parameters", {{"full_attention", full}, {"sliding_attention", {{"rope_theta", 70.0}}}}}};
   const ModelConfig now = model(nested);

@@ -12,15 +12,16 @@ namespace {
 // Members of every configuration in `transformers` that change no logits of the families here, and those that other
 // programs leave. Members that we read, or refuse with any other value than one, are in the second list.
 const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation",
-                                                           "_sliding_window_pattern",
                                                            "_attn_implementation_autoset",
                                                            "_flash_attn_2_enabled",
                                                            "_name_or_path",
+                                                           "_sliding_window_pattern",
                                                            "attn_implementation",
                                                            "attn_pdrop",
                                                            "auto_map",
                                                            "bad_words_ids",
                                                            "begin_suppress_tokens",
+                                                           "cache_implementation",
                                                            "chunk_size_feed_forward",
                                                            "classifier_dropout",
                                                            "cross_attention_hidden_size",
@@ -63,6 +64,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "return_dict",
                                                            "return_dict_in_generate",
                                                            "sep_token_id",
+                                                           "sliding_window_size",
                                                            "summary_activation",
                                                            "summary_first_dropout",
                                                            "summary_proj_to_labels",
@@ -153,6 +155,7 @@ bool is_of_others(const Family& family, const std::string& name) {
   if (!family.grouped_keys && name == "num_key_value_heads") return true;
   if (name == "attn_logit_softcapping" || name == "final_logit_softcapping") return false;  // refused
   if (name == "query_pre_attn_scalar") return !family.scales_queries;
+  if (name == "num_local_experts") return family.has_shared_experts;
   if (name == "rope_local_base_freq") return !family.windows_own_theta;
   if (name == "sliding_window_pattern") return family.window_pattern != name;
   if (name == "use_bias" || name == "qkv_bias") return family.bias_member != name;

@@ -34,7 +34,10 @@ Json rope_of_full_layers(const Family& family, const Json& config, ModelConfig& 
       if (!into->is_object()) return top.complain(kind, *into, "an object"), Json::object();
     }
   }
-  if (const auto* scaling = top.find("rope_scaling"); scaling && scaling->is_object()) full.update(*scaling);
+  if (const auto* scaling = top.find("rope_scaling")) {
+    if (!scaling->is_object()) return top.complain("rope_scaling", *scaling, "an object"), Json::object();
+    full.update(*scaling);
+  }
   const double theta = family.defaults.rope_theta;
   if (!full.contains("rope_theta")) full["rope_theta"] = top.number("rope_theta", theta);
   if (!sliding.contains("rope_theta"))
@@ -45,6 +48,9 @@ Json rope_of_full_layers(const Family& family, const Json& config, ModelConfig& 
   if (!any_window) return full;
   JsonMembers members(sliding, problems);
   for (const char* type : {"rope_type", "type"}) members.only(type, "default");
+  for (const auto& [key, value] : sliding.items())
+    if (key != "rope_type" && key != "type" && key != "rope_theta" && !(key == "partial_rotary_factor" && value == 1.0))
+      problems.push_back(fmt::format("{} = {} of layers with a window is not supported", key, members.shown(value)));
   if (family.windows_own_theta) {
     model.window_rope_theta = members.number("rope_theta", 0);
     if (!(model.window_rope_theta > 0)) members.complain("rope_theta", sliding["rope_theta"], "a number above 0");

@@ -130,10 +130,11 @@ nlohmann::json model_identity(const ModelConfig& model) {
   auto& original = copy.rope_scaling.original_max_position_embeddings;
   if (original == 0 && uses_original_length(copy.rope_scaling)) original = model.max_position_embeddings;
   if (copy.query_pre_attn_scalar == copy.head_dim()) copy.query_pre_attn_scalar = 0;
-  if (copy.window_rope_theta == copy.rope_theta) copy.window_rope_theta = 0;
   if (model.shared_expert_intermediate_size % model.expert_intermediate_size() == 0) {
     copy.num_shared_experts = model.shared_intermediate_size() / model.expert_intermediate_size();
     copy.shared_expert_intermediate_size = 0;
+  } else {
+    copy.num_shared_experts = 1;
   }
   copy.norm_topk_prob = model.norms_topk();
   copy.full_attention_layers.clear();
@@ -143,11 +144,13 @@ nlohmann::json model_identity(const ModelConfig& model) {
     copy.sliding_window = 0;
     copy.full_attention_layers.clear();
   }
+  const Family* family = find_family(model.family);
+  const bool own_theta = family && family->windows_own_theta && copy.sliding_window > 0;
+  copy.window_rope_theta = own_theta ? model.theta_in_windows() : 0;
   JsonFields fields;
   copy.describe(fields);
   for (const char* key : {"from", "initializer_range"}) fields.object.erase(key);
   // Learned positions are a table of the model; rotary ones are computed.
-  const Family* family = find_family(model.family);
   if (!family || family->positions == Positions::kRotary) fields.object.erase("max_position_embeddings");
   return fields.object;
 }
@@ -155,7 +158,9 @@ nlohmann::json model_identity(const ModelConfig& model) {
 namespace {
 
 // Returns the name of a field in checkpoint.allow_model_change.
-std::string name_to_allow(const std::string& key) { return key.substr(0, key.find('.')); }
+std::string name_to_allow(const std::string& key) {
+  return key == "window_rope_theta" ? "rope_theta" : key.substr(0, key.find('.'));
+}
 
 // True for the number of rows of a table, which may grow: new rows begin at random.
 bool has_rows(const std::string& name) { return name == "vocab_size" || name == "max_position_embeddings"; }

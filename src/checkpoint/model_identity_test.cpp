@@ -31,6 +31,38 @@ TEST(ModelChanges, WhatIsAllowedIsNamedAndNothingElseMayDiffer) {
               "make the model equal");
 }
 
+TEST(ModelChanges, TheBaseOfLayersWithAWindowIsTheOneThatTheyRotateBy) {
+  ModelConfig model;
+  model.family = "gemma3_text";
+  model.sliding_window = 7;
+  model.rope_theta = 1e4;
+  const auto stored = model_identity(model);
+  model.window_rope_theta = 1e4;
+  EXPECT_EQ(model_identity(model), stored) << "a base that is written out";
+  model.rope_theta = 1e6;
+  EXPECT_EQ(check_same_model(stored, model, "run/", {"rope_theta"}).size(), 1u) << "the other layers keep theirs";
+  model.window_rope_theta = 0;
+  EXPECT_EQ(check_same_model(stored, model, "run/", {"rope_theta"}).size(), 2u) << "both change";
+  model.sliding_window = 0;
+  const auto without = model_identity(model);
+  model.window_rope_theta = 50;
+  EXPECT_EQ(model_identity(model), without) << "nothing reads it without a window";
+}
+
+TEST(ModelChanges, AWidthOfSharedExpertsIsOneHoweverItIsGiven) {
+  ModelConfig model;
+  model.family = "qwen2_moe";
+  model.num_experts = 4, model.num_experts_per_tok = 2;
+  model.moe_intermediate_size = 24, model.num_shared_experts = 2;
+  const auto counted = model_identity(model);
+  model.num_shared_experts = 1, model.shared_expert_intermediate_size = 48;
+  EXPECT_EQ(model_identity(model), counted);
+  model.shared_expert_intermediate_size = 50;
+  const auto odd = model_identity(model);
+  model.num_shared_experts = 3;
+  EXPECT_EQ(model_identity(model), odd);
+}
+
 TEST(ModelChanges, AVocabularyGrowsAndNeverShrinks) {
   ModelConfig model;
   const auto stored = model_identity(model);

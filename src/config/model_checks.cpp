@@ -246,9 +246,10 @@ void check_size(const ModelConfig& m, Findings& found) {
              head_dim = m.attention_head_dim > 0 ? static_cast<double>(m.attention_head_dim) : hidden / heads;
   const auto attention = 2 * hidden * head_dim * (heads + static_cast<double>(m.kv_heads()));
   const auto experts = static_cast<double>(m.num_experts + m.num_shared_experts);
-  const auto feed_forward = 3 * hidden *
-                            (static_cast<double>(m.intermediate_size) +
-                             experts * static_cast<double>(std::max(m.intermediate_size, m.moe_intermediate_size)));
+  const auto feed_forward =
+      3 * hidden *
+      (static_cast<double>(m.intermediate_size) + static_cast<double>(m.shared_expert_intermediate_size) +
+       experts * static_cast<double>(std::max(m.intermediate_size, m.moe_intermediate_size)));
   const double all = static_cast<double>(m.num_hidden_layers) * (attention + feed_forward + hidden * experts) +
                      2 * hidden * static_cast<double>(m.vocab_size);
   found.require(

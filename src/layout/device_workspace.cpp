@@ -79,6 +79,7 @@ AttentionKernel attention_kernel(const AttentionCall& call) {
 }
 
 double AttentionCall::backward_bytes() const {
+  if (soft_cap) return 2 * scores_bytes();  // the gradients of tanh and of softmax
   switch (kernel) {
     case AttentionKernel::kFlash: return flash_bytes(*this);
     case AttentionKernel::kEfficient: return efficient_bytes(*this);
@@ -94,7 +95,7 @@ double AttentionCall::logsumexp_bytes() const {
 }
 
 double AttentionCall::mask_bytes() const {
-  if (soft_cap) return 2 * 4 * sequences * heads * seq_len * seq_len;
+  if (soft_cap) return 2 * scores_bytes() + (bf16 ? 3 * 4 * tokens() * heads * head_dim : 0);
   const bool hides = window > 0 && window < seq_len;
   return hides && kernel == AttentionKernel::kOther ? 5 * seq_len * seq_len : 0;
 }

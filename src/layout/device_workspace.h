@@ -65,12 +65,14 @@ struct AttentionCall {
   AttentionKernel kernel = AttentionKernel::kOther;
 
   double tokens() const { return sequences * seq_len; }
+  double scores_bytes() const { return 4 * sequences * heads * seq_len * seq_len; }
   /// Returns the bytes that backward takes in addition to its arguments and results.
   double backward_bytes() const;
   /// Returns the bytes of the logarithms that forward keeps for backward.
   double logsumexp_bytes() const;
   /// Returns the bytes that are kept if libtorch has no kernel: of the window's mask, which is bools and fp32 numbers
-  /// that are added to the scores; with a soft cap tanh and softmax of all scores, in fp32.
+  /// that are added to the scores; with a soft cap tanh and softmax of all scores, in fp32, and
+  /// queries, keys and values in fp32.
   double mask_bytes() const;
 };
 

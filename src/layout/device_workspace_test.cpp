@@ -87,7 +87,8 @@ TEST(DeviceAttention, WhereTilesAreFullTheMemoryEfficientKernelTakesMostBeforeIt
 TEST(DeviceAttention, InBf16TheMemoryEfficientKernelTakesBlocksForKeysAndValuesToo) {
   AttentionCall capped{.sequences = 2, .seq_len = 100, .heads = 3, .head_dim = 64, .soft_cap = true};
   EXPECT_EQ(attention_kernel(capped), AttentionKernel::kOther);
-  EXPECT_EQ(capped.mask_bytes(), 2 * 4 * 2 * 3 * 100 * 100);
+  EXPECT_EQ(capped.mask_bytes(), 2 * 4 * 2 * 3 * 100 * 100 + 3 * 4 * 200 * 3 * 64);
+  EXPECT_EQ(capped.backward_bytes(), 2 * 4 * 2 * 3 * 100 * 100);
   AttentionCall windowed{.seq_len = 100, .head_dim = 64, .window = 7, .bf16 = false};
   EXPECT_EQ(attention_kernel(windowed), AttentionKernel::kOther);
   EXPECT_EQ(windowed.mask_bytes(), 5 * 100 * 100);

@@ -72,7 +72,10 @@ double CancellingSizes::size(const ParameterSpec& spec, int64_t step) const {
     case Role::kKey:
     case Role::kQkNorm: return of_attention(spec, step);
     case Role::kBias: return of_bias(spec, step);
-    case Role::kRouter: return config_.model.norms_topk() ? of_router(spec, step) : 0;
+    case Role::kRouter: {  // nothing cancels in the gate of shared experts
+      const bool routes = model_.layers.at(static_cast<size_t>(spec.layer)).sparse().router.weight() == spec.name;
+      return routes && config_.model.norms_topk() ? of_router(spec, step) : 0;
+    }
     default: return 0;
   }
 }

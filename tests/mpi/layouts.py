@@ -340,6 +340,12 @@ def change_family(r, f):
             f["model.attn_logit_softcapping"] = r.choice([0, 1.5, 50.0])
         else:
             f["model.window_rope_theta"] = r.choice([0, 50.0, 1e4])
+    if family == "gpt_neox":  # its names of what patterns match
+        own = {"*layers.0.*o_proj.weight": "*layers.0.*attention.dense.weight", "model.embed_tokens.weight": "gpt_neox.embed_in.weight",
+               "lm_head.*": "embed_out.*"}
+        f["optimizer.no_weight_decay"] = [own.get(word, word) for word in f.get("optimizer.no_weight_decay", [])]
+        for group in f.get("optimizer.groups", []):
+            group["match"] = [own.get(word, word) for word in group["match"]]
     f["model.family"] = family
     if family in WITH_WINDOWS and r.random() < 0.6:
         f["model.sliding_window"] = r.choice([1, 3, 7, 40])
