@@ -148,8 +148,8 @@ void read_logits(const Family& family, const Json& json, ModelConfig& m, std::ve
   JsonMembers members(json, problems);
   const auto read_cap = [&](const char* key, bool has_cap, double& cap) {
     if (!has_cap) return members.absent(key);
-    if (json.contains(key)) cap = json[key].is_null() ? 0 : members.number(key, 0);
-    if (json.contains(key) && !json[key].is_null() && cap == 0)
+    if (json.contains(key)) cap = members.number(key, 0);
+    if (json.contains(key) && json[key] == 0)
       problems.push_back(fmt::format("{} = 0 is not supported: a cap is above 0, and null is none", key));
   };
   read_cap("attn_logit_softcapping", family.caps_attention, m.attn_logit_softcapping);
@@ -330,8 +330,8 @@ void write_windows(const Family& family, const ModelConfig& m, Json& json) {
   for (int64_t l = 0; l < m.num_hidden_layers; ++l)
     json["layer_types"].push_back(m.window_of(l) > 0 ? "sliding_attention" : "full_attention");
   // Version 4 reads the step from one layer without the window to the next.
-  const int64_t every = step_of_full_layers(m);
-  if (!family.window_pattern.empty() && every > 0) json[family.window_pattern] = every;
+  const int64_t every = family.window_pattern.empty() ? 0 : step_of_full_layers(m);
+  if (every > 0) json[family.window_pattern] = every;
   if (m.sliding_window > 0 && family.sliding_window_switch && !family.windows_alternate)
     json["max_window_layers"] =
         std::ranges::find(json["layer_types"], "sliding_attention") - json["layer_types"].begin();

@@ -25,9 +25,7 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
       "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
-      "gpt2, "
-      "gpt_neox, "
-      "phi3, gemma2, gemma3_text, got "
+      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -99,9 +97,7 @@ TEST(Families, LayersWithoutTheWindowFollowTheListOrTheFamilysRule) {
   EXPECT_EQ(windows("mistral", {}), (Windows{7, 7, 7, 7, 7}));
   EXPECT_REFUSED(
       "model.sliding_window (7) is for olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, phi3, "
-      "gemma2, "
-      "gemma3_text "
-      "alone",
+      "gemma2, gemma3_text alone",
       {"model.family=llama", "model.sliding_window=7"});
   EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text alone",
                  {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});

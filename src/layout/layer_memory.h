@@ -54,8 +54,8 @@ struct LayerShape {
   double received;  ///< tokens received, counted in the same way as `sent`
   /// The kinds of dispatch, of router scores and of norm; QK-norm over the whole projection or of each head; clip_qkv.
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
-  bool scales_layer_norm, biases, gated,
-      shared_gate;               ///< LayerNorm with parameters; all linear layers with biases; SwiGLU
+  /// LayerNorm with parameters; all linear layers with biases; a dense layer with a gate; a gate of shared experts.
+  bool scales_layer_norm, biases, gated, shared_gate;
   bool value_biases;             ///< queries, keys and values with biases
   bool parallel;                 ///< attention and the feed-forward read the same sum
   bool norm_before, norm_after;  ///< norms of what attention and the feed-forward read, and of what they return

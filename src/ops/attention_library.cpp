@@ -152,9 +152,7 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
         .narrow(3, span.begin, span.length)
         .copy_(seen_in_span(span.length, options, q.device()));
   }
-  return attention_in_steps(heads_first(q), heads_first(k), heads_first(v), allowed, options)
-      .transpose(1, 2)
-      .to(q.scalar_type());
+  return attention_in_steps(heads_first(q), heads_first(k), heads_first(v), allowed, options).transpose(1, 2);
 }
 
 }  // namespace portable

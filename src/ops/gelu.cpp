@@ -54,50 +54,6 @@ Tensor gelu(const Tensor& x, GeluForm form) {
   return at::GradMode::is_enabled() ? Gelu::apply(x.contiguous(), form) : forward_of(x.contiguous(), form);
 }
 
-namespace {
-
-Tensor gated_forward(const Tensor& gate, const Tensor& up) {
-  const Tensor out = at::empty_like(gate);
-  with_element(gate, [&](auto* tag) {
-    using T = std::decay_t<decltype(*tag)>;
-    const T *g = pointer<T>(gate), *u = pointer<T>(up);
-    T* o = pointer<T>(out);
-    for_rows(gate.numel(), 1,
-             [&](int64_t begin, int64_t end) { kernels::geglu_forward(g + begin, u + begin, o + begin, end - begin); });
-  });
-  return out;
-}
-
-struct Geglu : torch::autograd::Function<Geglu> {
-  static Tensor forward(AutogradContext* ctx, const Tensor& gate, const Tensor& up) {
-    ctx->save_for_backward({gate, up});
-    return gated_forward(gate, up);
-  }
-  static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    const auto saved = ctx->get_saved_variables();
-    const Tensor &gate = saved[0], &up = saved[1], dout = grads[0].contiguous();
-    const Tensor dgate = at::empty_like(gate), dup = at::empty_like(up);
-    with_element(gate, [&](auto* tag) {
-      using T = std::decay_t<decltype(*tag)>;
-      const T *d = pointer<T>(dout), *g = pointer<T>(gate), *u = pointer<T>(up);
-      T *dg = pointer<T>(dgate), *du = pointer<T>(dup);
-      for_rows(gate.numel(), 1, [&](int64_t begin, int64_t end) {
-        kernels::geglu_backward(d + begin, g + begin, u + begin, dg + begin, du + begin, end - begin);
-      });
-    });
-    return {dgate, dup};
-  }
-};
-
-}  // namespace
-
-Tensor geglu(const Tensor& gate, const Tensor& up) {
-  if (device::takes(gate)) return device::geglu(gate, up);
-  ATHANOR_ASSERT(gate.sizes() == up.sizes());
-  const Tensor g = gate.contiguous(), u = up.contiguous();
-  return at::GradMode::is_enabled() ? Geglu::apply(g, u) : gated_forward(g, u);
-}
-
 namespace portable {
 Tensor gelu(const Tensor& x, GeluForm form) {
   const Tensor wide = x.to(wide_type(x));
@@ -105,11 +61,6 @@ Tensor gelu(const Tensor& x, GeluForm form) {
   const Tensor near = wide.clamp(-kernels::kGeluFar, kernels::kGeluFar);
   const Tensor inner = 0.7978845608028654 * (near + 0.044715 * near * near * near);
   return (wide * at::sigmoid(2 * inner)).to(x.scalar_type());
-}
-
-Tensor geglu(const Tensor& gate, const Tensor& up) {
-  const Tensor active = portable::gelu(gate.to(wide_type(gate)), GeluForm::kTanh);
-  return (active * up.to(wide_type(up))).to(gate.scalar_type());
 }
 }  // namespace portable
 

@@ -1,4 +1,5 @@
 #include "ops/gelu.h"
+#include "ops/swiglu.h"
 
 #include <array>
 #include <cmath>
