@@ -20,6 +20,7 @@ struct ThreadShare {
   int threads = 1;
   bool asked_for = false;  ///< the user asked for this number, so it must not be changed
   std::string why;         ///< the reason, for the log, which prints it in brackets after "2 threads"
+  bool multiply = true;    ///< matrices are multiplied by these threads; false: by a device
 };
 
 /// Returns the limits that this process finds, as if it were the only rank of its host.

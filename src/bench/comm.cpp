@@ -255,9 +255,9 @@ Ranks join_ranks(comm::World& world, const BenchCommArguments& given) {
 
 // Returns "", or ", a device for each rank (NVIDIA H200)".
 std::string describe_devices(at::Device device) {
-  if (device.is_cpu()) return "";
-  const std::string name = ops::facts_of(device).name;
-  return fmt::format(", a device for each rank ({})", name.empty() ? device.str() : name);
+  const auto facts = ops::facts_of(device);
+  if (!facts) return "";
+  return fmt::format(", a device for each rank ({})", facts->name.empty() ? device.str() : facts->name);
 }
 
 }  // namespace

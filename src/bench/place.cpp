@@ -5,17 +5,17 @@
 #include <limits>
 
 #include "base/process.h"
-#include "metrics/gemm_peak.h"
 #include "ops/device_choice.h"
+#include "ops/gemm_peak.h"
 #include "ops/tensor.h"
 #include "ops/transfer.h"
 
 namespace athanor::bench {
 
 double free_memory(at::Device device) {
-  if (device.is_cpu()) return static_cast<double>(available_memory_bytes());
-  const int64_t bytes = ops::facts_of(device).free_bytes;
-  return bytes < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(bytes);
+  const auto facts = ops::facts_of(device);
+  if (!facts) return static_cast<double>(available_memory_bytes());
+  return facts->free_bytes < 0 ? std::numeric_limits<double>::infinity() : static_cast<double>(facts->free_bytes);
 }
 
 Tensor sent(const Tensor& x, at::Device device) {
@@ -31,7 +31,7 @@ Tensor sent(const Tensor& x, at::Device device) {
 
 Limit gemm_limit_of(at::ScalarType dtype, at::Device device) {
   return {fmt::format("{} GEMM peak of {}", ops::type_name(dtype), device.str()), "FLOP",
-          measure_gemm_peak(dtype, device).flops};
+          ops::measure_gemm_peak(dtype, device).flops};
 }
 
 nlohmann::json with_device(nlohmann::json fields, at::Device device) {

@@ -163,6 +163,8 @@ bool Pending::done() const {
   return state_->checked() && (!state_->disagrees.empty() || state_->work->isCompleted());
 }
 
+bool Pending::is_queued() const { return state_ && state_->on_device; }
+
 void Pending::wait() {
   if (!state_) return;
   State& state = *state_;

@@ -84,6 +84,8 @@ class Pending {
  public:
   Pending() = default;  ///< refers to no collective: done() is true
   bool done() const;
+  /// Whether a device runs it, after what is queued there before it.
+  bool is_queued() const;
   /// Returns when the collective is complete; the time counts as waited for (Traffic::waited_s). On a device it returns
   /// at once, and what the caller's current stream has from now on comes after the collective; so the tensors may then
   /// be used and freed as if it were complete.

@@ -42,6 +42,9 @@ class World {
   const std::string& host() const { return hosts()[static_cast<size_t>(rank())]; }
   virtual Communicator& all() = 0;
 
+  /// Whether other ranks exchange tensors of `device`, the CPU aside, with this one.
+  bool has_peers_on(c10::Device device) const { return !device.is_cpu() && size() > 1; }
+
   /// Returns the group of `partition` that this rank is in. Every rank must call it with the same partition of the
   /// world (each rank once; the order in a group is the order of its sums) and in the same order; nothing is sent.
   /// @param device  where the tensors of the group are; the same on every call that does not name the CPU. The first

@@ -12,6 +12,7 @@
 #include <cstring>
 
 #include "base/log.h"
+#include "launch/process.h"
 
 namespace athanor::launch {
 namespace {
@@ -144,7 +145,8 @@ void OutputTee::move(int other, std::chrono::milliseconds at_most) {
   poll_once(other, static_cast<int>(at_most.count()));
 }
 
-void OutputTee::finish(int other) {
+// A program that has ended may have left a SIGCHLD that nobody has taken: that ends nothing.
+void OutputTee::finish() {
   are_started();
   ends_ = true;
   const auto start = Clock::now();
@@ -156,9 +158,8 @@ void OutputTee::finish(int other) {
   output_.pipe.close_read();
   errors_.pipe.close_read();
   while (!output_.pending.empty() || !errors_.pending.empty()) {
-    pollfd stop{other, POLLIN, 0};
-    if (::poll(&stop, 1, 0) > 0 || (has_log && Clock::now() - start > patience_)) break;
-    poll_once(other, 100);
+    if (WaitedSignals::has_come() || (has_log && Clock::now() - start > patience_)) break;
+    poll_once(-1, 100);
   }
 }
 

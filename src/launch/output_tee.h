@@ -39,9 +39,9 @@ class OutputTee {
   /// Moves what has come, and waits for more until `at_most` has passed or `other` can be read.
   void move(int other, std::chrono::milliseconds at_most);
   /// Moves the rest when all programs have ended. Processes that they have left may hold the pipes: what comes later
-  /// than a moment is not waited for. A terminal is waited for until `other` can be read; with a log, for the
-  /// patience at most.
-  void finish(int other);
+  /// than a moment is not waited for. A terminal is waited for until a signal comes that is not SIGCHLD (process.h);
+  /// with a log, for the patience at most.
+  void finish();
 
   /// When output came last; at first, when this was made.
   std::chrono::steady_clock::time_point last_output() const { return last_output_; }

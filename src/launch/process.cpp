@@ -133,7 +133,7 @@ class RunningPrograms {
       }
       end_those_left();
     }
-    if (options_.tee) options_.tee->finish(signals_.descriptor());
+    if (options_.tee) options_.tee->finish();
     return end_;
   }
 

@@ -63,7 +63,7 @@ std::string find_lacking_memory(const RunConfig& config, const std::vector<Devic
 
 void check_device_memory(const RunConfig& config, comm::World& world, at::Device device) {
   const DeviceRank of{world.rank(), world.size(), number_hosts(world.hosts())};
-  const DeviceMemory own{need_of_device(config, of).total(), static_cast<double>(ops::facts_of(device).free_bytes)};
+  const DeviceMemory own{need_of_device(config, of).total(), static_cast<double>(ops::facts_of(device)->free_bytes)};
   const std::string lacking = find_lacking_memory(config, gather(world, own), world.hosts(), device);
   ATHANOR_CHECK(lacking.empty(), "{}", lacking);
   log::info("memory: about {} needed on {} ({}){}", format_bytes(own.need), device.str(), describe_need(config, of),

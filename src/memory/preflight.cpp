@@ -66,7 +66,7 @@ double sum_over_host(comm::World& world, double own) {
 }
 
 void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device) {
-  if (!device.is_cpu()) return check_device_memory(config, world, device);
+  if (ops::facts_of(device)) return check_device_memory(config, world, device);  // it has memory of its own
   RunConfig plain = config;
   plain.train.cuda_graphs = false;  // there are none on a CPU
   const int threads = at::get_num_threads();

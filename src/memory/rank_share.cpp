@@ -55,7 +55,8 @@ int count_ranks_of_host(const comm::World& world) {
 }
 
 ThreadShare threads_of_rank(comm::World& world, int64_t wanted) {
-  if (wanted > 0) return {thread_count("train.num_threads", wanted), true, "train.num_threads"};
+  if (wanted > 0)
+    return {.threads = thread_count("train.num_threads", wanted), .asked_for = true, .why = "train.num_threads"};
   ThreadLimits limits = find_thread_limits();
   if (world.size() > 1) {
     limits.of_host = count_processors_of_host(world, limits);
@@ -69,7 +70,7 @@ bool share_cores(comm::World& world, int threads) {
   return count_ranks_of_host(world) * threads > count_processors_of_host(world, find_thread_limits());
 }
 
-bool may_try_threads(const ThreadShare& share) { return !share.asked_for && share.threads > 1; }
+bool may_try_threads(const ThreadShare& share) { return !share.asked_for && share.multiply && share.threads > 1; }
 
 std::string describe_threads(const ThreadShare& share, bool on_each_rank) {
   const std::string count = fmt::format("{} thread{}{} ({})", share.threads, share.threads == 1 ? "" : "s",

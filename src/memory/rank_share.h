@@ -22,8 +22,8 @@ ThreadShare threads_of_rank(comm::World& world, int64_t wanted);
 /// them may run on. Then their times depend on one another. Collective over the world.
 bool share_cores(comm::World& world, int threads);
 
-/// Returns true if fewer threads may be tried during the run (thread_trial.h): there are several, and no number was
-/// asked for. No bits depend on the number.
+/// Returns true if fewer threads may be tried during the run (thread_trial.h): there are several, they multiply
+/// matrices, and no number was asked for. No bits depend on the number.
 bool may_try_threads(const ThreadShare& share);
 
 /// Returns a text such as "2 threads (this process may run on 2 processors); waiting threads spin …": the number and

@@ -18,20 +18,18 @@ StepSummary::StepSummary(const TrainState& state, Mesh& mesh, size_t num_stages)
       num_parameters_(count_parameters(state.config.model)) {
   const double of_a_device = state.config.metrics.gemm_peak_tflops * 1e12;
   const int ranks = mesh.group(GroupKind::kWorld).size();
-  gemm_peak_ = of_a_device > 0 ? GemmPeak{of_a_device * ranks, "metrics.gemm_peak_tflops"} : measure_peak();
+  gemm_peak_ = of_a_device > 0 ? ops::GemmPeak{of_a_device * ranks, "metrics.gemm_peak_tflops"} : measure_peak();
   log::info("MFU is a share of {}{} ({})", format_flop_rate(gemm_peak_.flops),
             ranks > 1 ? fmt::format(", what {} ranks make together", ranks) : "", gemm_peak_.is);
 }
 
 // All ranks measure at the same time, and the rates are added: they may share processors.
-GemmPeak StepSummary::measure_peak() {
-  const at::Tensor& weights = state_.model.parameters.compute();
+ops::GemmPeak StepSummary::measure_peak() {
   comm::Communicator& world = mesh_.group(GroupKind::kWorld);
   const int threads = at::get_num_threads();
   if (threads != threads_) at::set_num_threads(threads_);
   world.barrier();
-  GemmPeak peak =
-      weights.is_cpu() ? measure_best_gemm_peak() : measure_gemm_peak(weights.scalar_type(), weights.device());
+  ops::GemmPeak peak = ops::measure_gemm_peak_for(state_.model.parameters.compute());
   const at::Tensor flops = at::full({1}, peak.flops, at::kDouble);
   world.all_reduce(flops).wait();
   peak.flops = flops.item<double>();
@@ -87,7 +85,7 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
   // Faster than the measured peak, which was measured while the machine had other work.
   const bool measured = config.metrics.gemm_peak_tflops == 0 && mesh_.group(GroupKind::kWorld).size() == 1;
   if (measured && m.flops > gemm_peak_.flops * step_s) {
-    const GemmPeak again = measure_peak();
+    const ops::GemmPeak again = measure_peak();
     if (again.flops > gemm_peak_.flops) gemm_peak_ = again;
   }
   m.gemm_peak_flops = gemm_peak_.flops;

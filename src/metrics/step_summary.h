@@ -2,9 +2,9 @@
 // Makes the metrics of each step: the results of the step, and what was measured of it.
 
 #include "dataset/loader.h"
-#include "metrics/gemm_peak.h"
 #include "metrics/metrics.h"
 #include "metrics/rank_metrics.h"
+#include "ops/gemm_peak.h"
 #include "train/run_context.h"
 #include "train/train_state.h"
 #include "train/train_step.h"
@@ -28,15 +28,15 @@ class StepSummary {
 
  private:
   void describe_ranks(const StepReport& report, StepMetrics& metrics);
-  GemmPeak measure_peak();
+  ops::GemmPeak measure_peak();
 
   const TrainState& state_;
   Mesh& mesh_;
   TrafficMeter traffic_;
   NoiseScale noise_scale_;
   bool names_stages_, warned_of_imbalance_ = false;
-  int threads_;         // number that the rank may have; steps may be tried on fewer
-  GemmPeak gemm_peak_;  // rate of all ranks together
+  int threads_;              // number that the rank may have; steps may be tried on fewer
+  ops::GemmPeak gemm_peak_;  // rate of all ranks together
   int64_t num_parameters_;
   struct {
     int64_t sequences = 0, seq_len = 0;

@@ -50,8 +50,6 @@ class ModelState {
 
   /// Where the parameters are, and everything is computed.
   at::Device device() const { return parameters.compute().device(); }
-  /// Whether the host only queues what is computed, and gets numbers when it waits for them.
-  bool is_queued() const { return !device().is_cpu(); }
 
   Mesh& mesh;
   ShardPlan plan;

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "moe/dispatch_form.h"
+#include "ops/device/on_stream.h"
 
 namespace athanor::moe {
 namespace {
@@ -89,8 +90,13 @@ struct Dispatched : torch::autograd::Function<Dispatched> {
 const DispatchForm& DispatchForm::of(const Tensor& x_TD, const DispatchOptions& options) {
   static const HostForm host{};
   static const DeviceForm device{};
-  if (options.device_form || !x_TD.is_cpu()) return device;
-  return host;
+  static const PortableForm portable{};
+  switch (ops::device::form_of(x_TD)) {
+    case ops::device::Form::kHost: return options.device_form ? static_cast<const DispatchForm&>(device) : host;
+    case ops::device::Form::kKernels: return device;
+    case ops::device::Form::kPortable: return portable;
+  }
+  fail<Error>("bug: a form of no kind");
 }
 
 int64_t DispatchInput::most_choices(int64_t experts, int64_t ranks) const {

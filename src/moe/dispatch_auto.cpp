@@ -221,7 +221,7 @@ TunedDispatch tune_dispatch(comm::Communicator& world, comm::Communicator& exper
   const DispatchOptions kept = *agree(world, best->options, given.inner_ranks);
   experts.reset_traffic();  // the counts of the run begin after this
   std::string table = table_of(trials, kept, key);
-  if (shape.device.is_cpu() && !ops::multiplies_on_tiles(layer.x)) {
+  if (ops::product_bits_follow_rows(layer.x)) {
     table +=
         "matrix products are the library's here, so this choice may change the last bits of results; set moe.dispatch "
         "and "

@@ -1,5 +1,5 @@
 #pragma once
-// The two forms of what a rank computes for a dispatch: one for the host, and one for devices, where the host only
+// The forms of what a rank computes for a dispatch: one for the host, and those for devices, where the host only
 // queues. A call of Dispatch takes one of them for all its parts.
 
 #include <memory>
@@ -54,6 +54,13 @@ class DeviceForm : public DispatchForm {
   bool is_queued() const override { return true; }
   std::unique_ptr<Exchange> exchange_by_allgather(const DispatchInput& input) const override;
   std::unique_ptr<HopRows> hop_rows(const Tokens& tokens, const PeersOfHop& peers, int64_t room) const override;
+  std::unique_ptr<LocalExperts> local_experts(const ops::ExpertWeights& experts, int64_t first,
+                                              CombineWeights combine) const override;
+};
+
+/// On a device without our kernels: experts are computed in torch ops.
+class PortableForm : public DeviceForm {
+ public:
   std::unique_ptr<LocalExperts> local_experts(const ops::ExpertWeights& experts, int64_t first,
                                               CombineWeights combine) const override;
 };

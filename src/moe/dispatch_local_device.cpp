@@ -182,8 +182,12 @@ class WithoutKernels : public LocalExperts {
 
 std::unique_ptr<LocalExperts> DeviceForm::local_experts(const ops::ExpertWeights& experts, int64_t first,
                                                         CombineWeights combine) const {
-  if (!ops::device::has_kernels(experts.gate_LFD.value)) return std::make_unique<WithoutKernels>(experts, first);
   return std::make_unique<OnDevice>(experts, first, combine);
+}
+
+std::unique_ptr<LocalExperts> PortableForm::local_experts(const ops::ExpertWeights& experts, int64_t first,
+                                                          CombineWeights /*combine*/) const {
+  return std::make_unique<WithoutKernels>(experts, first);
 }
 
 }  // namespace athanor::moe

@@ -1,15 +1,11 @@
 #include "moe/router.h"
 
-#include <atomic>
+#include <fmt/core.h>
+
 #include <limits>
 
 #include "comm/communicator.h"
-#include "kernels/routing.h"
-#include "moe/balance_ranks.h"
-#include "moe/router_kernels.h"
-#include "moe/router_on_device.h"
-#include "moe/scores.h"
-#include "ops/device.h"
+#include "moe/router_form.h"
 #include "ops/device/on_stream.h"
 #include "ops/linear.h"
 #include "ops/tokens_per_rank.h"
@@ -18,45 +14,10 @@
 namespace athanor::moe {
 namespace {
 
-Tensor choose(const Tensor& scores_TE, int64_t k) {
-  if (ops::device::takes(scores_TE)) return on_device::choose(scores_TE, k);
-  Tensor ids = at::empty({scores_TE.size(0), k}, at::kLong);
-  const float* from = ops::pointer<float>(scores_TE);
-  auto* to = ids.data_ptr<int64_t>();
-  const int64_t width = scores_TE.size(1);
-  ops::for_rows(scores_TE.size(0), width, [&](int64_t begin, int64_t end) {
-    kernels::top_k(from + begin * width, to + begin * k, end - begin, width, k);
-  });
-  return ids;
-}
-
-Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) {
-  if (ops::device::takes(ids_TK)) return on_device::count_choices(ids_TK, num_sequences, num_experts);
-  Tensor counts = at::zeros({num_sequences, num_experts}, at::kFloat);
-  const int64_t per_sequence = ids_TK.numel() / std::max<int64_t>(num_sequences, 1);
-  const auto* id = ids_TK.const_data_ptr<int64_t>();
-  auto* count = counts.data_ptr<float>();
-  for (int64_t b = 0; b < num_sequences; ++b, count += num_experts) {
-    for (int64_t c = 0; c < per_sequence; ++c) count[*id++] += 1;
-  }
-  return counts;
-}
-
-Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
-  if (ops::device::takes(ids_TK)) return on_device::count_taken(ids_TK, num_experts);
-  Tensor load = at::zeros({num_experts}, at::kLong);
-  const auto* id = ids_TK.const_data_ptr<int64_t>();
-  auto* count = load.data_ptr<int64_t>();
-  for (int64_t c = 0; c < ids_TK.numel(); ++c) {
-    if (id[c] >= 0) ++count[id[c]];
-  }
-  return load;
-}
-
 Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num_sequences) {
   Tensor out = at::empty(logits_TE.sizes(), at::kFloat);
   auto* value = out.data_ptr<float>();
-  const auto numbers = on_device::noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
+  const auto numbers = noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
   ops::for_rows(out.numel(), 1, [&](int64_t begin, int64_t end) {
     numbers.random.fill_normal(value + begin, static_cast<uint64_t>(numbers.first + begin),
                                static_cast<uint64_t>(numbers.first + end), numbers.scale);
@@ -80,10 +41,42 @@ Tensor order_of(const Tensor& first, const Tensor& second) {
   return at::empty_like(first).scatter_(1, best_first, numbers);
 }
 
+}  // namespace
+
+NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence) {
+  return {CounterRandom(noise.seed, fmt::format("router_noise/{}/{}", noise.layer, noise.position.step)),
+          noise.position.first_sequence * logits_of_sequence, noise.decides_alone() ? 1.0 : noise.stddev};
+}
+
+kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const Tensor& ids_TK, int64_t num_sequences,
+                                          int64_t num_experts) {
+  ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
+                "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
+                num_sequences);
+  const int64_t groups = num_sequences / options.group_sequences;
+  const kernels::cuda::ChoiceGroups in{groups, ids_TK.size(0) / std::max<int64_t>(groups, 1), ids_TK.size(1),
+                                       num_experts};
+  ATHANOR_CHECK_AS(Error, options.kind != Balance::kSwipe || in.choices() % num_experts == 0,
+                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, in.choices());
+  return in;
+}
+
+const RouterForm& RouterForm::of(const Tensor& logits_TE) {
+  static const HostRouter host{};
+  static const KernelRouter kernels{};
+  static const PortableRouter portable{};
+  switch (ops::device::form_of(logits_TE)) {
+    case ops::device::Form::kHost: return host;
+    case ops::device::Form::kKernels: return kernels;
+    case ops::device::Form::kPortable: return portable;
+  }
+  fail<Error>("bug: a form of no kind");
+}
+
 // Returns the values by which experts are chosen: the scores, plus what is added only for choosing. If noise makes
 // scores that no longer order a token's experts, its logits with noise do.
-Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
-                       const kernels::RouterRule& rule, int64_t num_sequences) {
+Tensor RouterForm::choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
+                                   const kernels::RouterRule& rule, int64_t num_sequences) const {
   Tensor scores = scores_TE;
   if (options.training && options.noise.decides_alone()) return noise_like(logits_TE, options.noise, num_sequences);
   if (options.training && options.noise.stddev > 0) {
@@ -92,83 +85,44 @@ Tensor choosing_scores(const Tensor& logits_TE, const Tensor& scores_TE, const R
     const Tensor lost = loses_order(scores, rule);
     if (!options.bias_E.defined()) return at::where(lost, noisy, scores);
     scores = scores + options.bias_E;
-    return ops::device::takes(lost) || lost.any().item<bool>() ? at::where(lost, order_of(scores, noisy), scores)
-                                                               : scores;
+    return is_queued() || lost.any().item<bool>() ? at::where(lost, order_of(scores, noisy), scores) : scores;
   }
   return options.bias_E.defined() ? scores + options.bias_E : scores;
 }
 
-void set_balanced(Routing& r, const BalanceCounts& counts) {
-  auto* numbers = r.counts.data_ptr<int64_t>() + (r.counts.numel() - 4);
-  numbers[0] = counts.moved;
-  numbers[1] = counts.dropped;
-}
-
-void balance_groups(const BalanceOptions& options, const Tensor& scores_TK, int64_t num_sequences, int64_t num_experts,
-                    Routing& r) {
-  const auto in = on_device::choice_groups(options, r.expert_ids_TK, num_sequences, num_experts);
-  const int64_t groups = in.groups, k = in.k, choices = in.choices();
-  if (ops::device::takes(r.expert_ids_TK)) {
-    r.counts.narrow(0, 2 * num_experts, 2)
-        .copy_(on_device::balance_groups(options, r.expert_ids_TK, scores_TK, groups, num_experts));
+void RouterForm::balance(const RouterOptions& options, const Tensor& scores_TE, int64_t num_sequences,
+                         Routing& r) const {
+  if (options.balance.kind == Balance::kNone) return;
+  const int64_t num_experts = scores_TE.size(1);
+  const Tensor scores_TK = options.balance.needs_scores() ? scores_TE.gather(1, r.expert_ids_TK) : Tensor();
+  const Tensor moved_and_dropped = r.counts.narrow(0, 2 * num_experts, 2);
+  if (!options.balances_over_ranks()) {
+    const auto in = choice_groups(options.balance, r.expert_ids_TK, num_sequences, num_experts);
+    moved_and_dropped.copy_(balance_groups(options.balance, r.expert_ids_TK, scores_TK, in.groups, num_experts));
     return;
   }
-  auto* id = r.expert_ids_TK.data_ptr<int64_t>();
-  const float* score = scores_TK.defined() ? scores_TK.const_data_ptr<float>() : nullptr;
-  std::atomic<int64_t> moved = 0, dropped = 0;
-  at::parallel_for(0, groups, 1, [&](int64_t begin, int64_t end) {
-    for (int64_t group = begin; group < end; ++group) {
-      const auto size = static_cast<size_t>(choices);
-      const auto scores = score ? std::span(score + group * choices, size) : std::span<const float>();
-      const auto counts = balance_group(options, {id + group * choices, size}, scores, k, num_experts);
-      moved += counts.moved;
-      dropped += counts.dropped;
-    }
-  });
-  set_balanced(r, {moved, dropped});
-}
-
-void balance_over_ranks(const RouterOptions& options, const Tensor& scores_TK, int64_t num_sequences,
-                        int64_t num_experts, Routing& r) {
   comm::Communicator& ranks = *options.balance_ranks;
   ATHANOR_CHECK(
       num_sequences * ranks.size() == options.balance.group_sequences,
       "moe.balance_group ({}) spans {} ranks, and this one routes {} sequences at once: their product must be "
       "the group",
       options.balance.group_sequences, ranks.size(), num_sequences);
-  if (ops::device::takes(r.expert_ids_TK)) {
-    r.counts.narrow(0, 2 * num_experts, 2)
-        .copy_(on_device::balance_share(options.balance, ranks, r.expert_ids_TK, scores_TK, num_experts));
-    return;
-  }
-  set_balanced(r, balance_share(options.balance, share_of(ranks), r.expert_ids_TK, scores_TK, num_experts));
+  moved_and_dropped.copy_(balance_share(options.balance, ranks, r.expert_ids_TK, scores_TK, num_experts));
 }
 
-void balance_choices(const RouterOptions& options, const Tensor& scores_TE, int64_t num_sequences, Routing& r) {
-  if (options.balance.kind == Balance::kNone) return;
-  const Tensor scores_TK = options.balance.needs_scores() ? scores_TE.gather(1, r.expert_ids_TK) : Tensor();
-  if (options.balances_over_ranks()) {
-    balance_over_ranks(options, scores_TK, num_sequences, scores_TE.size(1), r);
-  } else {
-    balance_groups(options.balance, scores_TK, num_sequences, scores_TE.size(1), r);
-  }
-}
-
-void decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
-            const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) {
+void RouterForm::decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
+                        const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) const {
   const at::NoGradGuard no_grad;
   const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
   r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
   r.counts = at::zeros({2 * rule.width + 4}, logits_TE.options().dtype(at::kLong));
   r.count_BE = count_choices(r.expert_ids_TK, num_sequences, rule.width);
-  balance_choices(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
+  balance(options, options.noise.decides_alone() ? chosen_by_TE : scores_TE, num_sequences, r);
   r.load_E = count_taken(r.expert_ids_TK, rule.width);
   r.counts.narrow(0, 0, rule.width).copy_(r.count_BE.sum(0));
   r.counts.narrow(0, rule.width, rule.width).copy_(r.load_E);
 }
-
-}  // namespace
 
 bool RouterOptions::balances_over_ranks() const { return balance_ranks && balance_ranks->size() > 1; }
 
@@ -177,8 +131,11 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
   const kernels::RouterRule rule{weight_ED.value.size(0), options.k, options.score == RouterScore::kSigmoid,
                                  options.norm_topk_prob, static_cast<float>(options.scaling_factor)};
   const Tensor logits_TE = ops::linear(x_TD, weight_ED).contiguous();
-  if (ops::device::takes(logits_TE) && ops::device::has_kernels(logits_TE))
-    return on_device::route_with_kernels(logits_TE, options, rule, num_sequences, saved);
+  return RouterForm::of(logits_TE).route(logits_TE, options, rule, num_sequences, saved);
+}
+
+Routing RouterForm::route(const Tensor& logits_TE, const RouterOptions& options, const kernels::RouterRule& rule,
+                          int64_t num_sequences, const Choices* saved) const {
   const Scores scores = compute_scores(logits_TE, rule);
   Routing r;
   if (saved) {

@@ -1,15 +1,13 @@
-#include "moe/router_kernels.h"
-
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "comm/communicator.h"
 #include "kernels/cuda/balance.h"
 #include "kernels/cuda/noise.h"
 #include "kernels/cuda/router.h"
-#include "moe/router_on_device.h"
+#include "moe/router_form.h"
 #include "ops/device/on_stream.h"
 
-namespace athanor::moe::on_device {
+namespace athanor::moe {
 namespace {
 
 namespace cuda = kernels::cuda;
@@ -188,8 +186,8 @@ struct Route : torch::autograd::Function<Route> {
 
 }  // namespace
 
-Routing route_with_kernels(const Tensor& logits_TE, const RouterOptions& options, const RouterRule& rule,
-                           int64_t num_sequences, const Choices* saved) {
+Routing KernelRouter::route(const Tensor& logits_TE, const RouterOptions& options, const RouterRule& rule,
+                            int64_t num_sequences, const Choices* saved) const {
   const RouteCall call{options, rule, num_sequences, saved};
   Routing r;
   if (!options.training) {
@@ -206,4 +204,4 @@ Routing route_with_kernels(const Tensor& logits_TE, const RouterOptions& options
   return r;
 }
 
-}  // namespace athanor::moe::on_device
+}  // namespace athanor::moe

@@ -2,7 +2,8 @@
 
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "ops/device.h"
+#include <vector>
+
 #include "ops/library_functions.h"
 
 namespace athanor::moe {
@@ -115,7 +116,6 @@ struct Weigh : torch::autograd::Function<Weigh> {
 
 Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
   const at::NoGradGuard no_grad;
-  if (ops::device::takes(logits_TE)) return portable::compute_scores(logits_TE, rule);
   const int64_t width = rule.width;
   Scores out{at::empty(logits_TE.sizes(), at::kFloat), at::empty({logits_TE.size(0)}, at::kFloat)};
   auto* scores = out.scores_TE.data_ptr<float>();
@@ -132,7 +132,6 @@ Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
 
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& rule) {
   const at::NoGradGuard no_grad;
-  if (ops::device::takes(ids_TK)) return portable::weights_of(scores, ids_TK, rule);
   Tensor weights = at::empty(ids_TK.sizes(), at::kFloat);
   const float* score = ops::pointer<float>(scores.scores_TE);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
@@ -146,7 +145,6 @@ Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& 
 
 Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_TK, int64_t num_sequences,
               const RouterRule& rule) {
-  if (ops::device::takes(logits_TE)) return portable::weigh(logits_TE, ids_TK, num_sequences, rule);
   Weighed out;
   const auto outputs = Weigh::apply(logits_TE, scores, ids_TK, num_sequences, rule, &out);
   out.weights_TK = outputs[0];

@@ -12,6 +12,8 @@ struct Scores {
   Tensor logsumexp_T;  ///< fp32
 };
 
+// Tensors are those of the host.
+
 /// Returns the scores of logits_TE, which are contiguous, bf16 or fp32.
 Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule);
 
@@ -31,8 +33,7 @@ Weighed weigh(const Tensor& logits_TE, const Scores& scores, const Tensor& ids_T
               const kernels::RouterRule& rule);
 
 namespace portable {
-/// The same functions in torch ops that autograd differentiates: those that run on a device without our kernels
-/// (router_kernels.h has the others).
+/// The same functions in torch ops that autograd differentiates: those that run on a device without our kernels.
 Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule);
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const kernels::RouterRule& rule);
 Weighed weigh(const Tensor& logits_TE, const Tensor& ids_TK, int64_t num_sequences, const kernels::RouterRule& rule);

@@ -75,15 +75,16 @@ std::string why_not_accelerated() {
   return device::has_old_driver(state) || (has_gpu && !state.is_built) ? device::describe_missing_cuda(state) : "";
 }
 
-DeviceFacts facts_of(at::Device device) {
+std::optional<DeviceFacts> facts_of(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
   if (device.is_privateuseone()) {
     const auto* played = played_device();
-    return {"the device that tests play", fmt::format("{}.{}", ::getpid(), device.index()), played->free_bytes(),
-            played->total_bytes()};
+    return DeviceFacts{"the device that tests play", fmt::format("{}.{}", ::getpid(), device.index()),
+                       played->free_bytes(), played->total_bytes()};
   }
-  if (!device.is_cuda()) return {};
+  if (!device.is_cuda()) return DeviceFacts{};
   const auto facts = kernels::cuda::facts_of_device(device.index());
-  return {facts.name, facts.id, facts.free_bytes, facts.total_bytes};
+  return DeviceFacts{facts.name, facts.id, facts.free_bytes, facts.total_bytes};
 }
 
 }  // namespace athanor::ops

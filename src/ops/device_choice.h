@@ -2,6 +2,7 @@
 // Which device a run computes on.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "ops/tensor.h"
@@ -42,6 +43,7 @@ struct DeviceFacts {
   /// Memory that can be allocated, and all that the device has; -1 if they are not known.
   int64_t free_bytes = -1, total_bytes = -1;
 };
-DeviceFacts facts_of(at::Device device);
+/// Returns nothing for the CPU, whose memory is the host's.
+std::optional<DeviceFacts> facts_of(at::Device device);
 
 }  // namespace athanor::ops

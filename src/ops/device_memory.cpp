@@ -18,13 +18,14 @@ int64_t sum_of(const c10::CachingAllocator::StatArray& stats, int64_t c10::Cachi
 
 }  // namespace
 
-DeviceMemory device_memory(at::Device device) {
+std::optional<DeviceMemory> device_memory(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
   auto* allocator = allocator_of(device);
-  if (!allocator) return {};
+  if (!allocator) return DeviceMemory{};
   using Stat = c10::CachingAllocator::Stat;
   const auto stats = allocator->getDeviceStats(device.index());
-  return {sum_of(stats.allocated_bytes, &Stat::current), sum_of(stats.allocated_bytes, &Stat::peak),
-          sum_of(stats.reserved_bytes, &Stat::current)};
+  return DeviceMemory{sum_of(stats.allocated_bytes, &Stat::current), sum_of(stats.allocated_bytes, &Stat::peak),
+                      sum_of(stats.reserved_bytes, &Stat::current)};
 }
 
 void reset_peak_device_memory(at::Device device) {

@@ -2,6 +2,7 @@
 // How much memory of a device tensors take, as libtorch's allocator for the device counts it.
 
 #include <cstdint>
+#include <optional>
 
 #include "ops/tensor.h"
 
@@ -14,8 +15,8 @@ struct DeviceMemory {
   int64_t held_bytes = 0;         ///< taken from the device: in use, kept for later tensors, and kept by graphs
 };
 
-/// Returns the counts of the allocator for the device; zeros for a CPU, and if nothing is allocated there yet.
-DeviceMemory device_memory(at::Device device);
+/// Returns the counts of the allocator for the device, zeros if nothing is allocated there yet; nothing for the CPU.
+std::optional<DeviceMemory> device_memory(at::Device device);
 void reset_peak_device_memory(at::Device device);
 
 /// Gives what the allocator keeps for later tensors back to the device.

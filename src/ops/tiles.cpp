@@ -146,6 +146,8 @@ void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& 
 
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind) { return matmul_path(x, kind) != MatmulPath::kLibrary; }
 
+bool product_bits_follow_rows(const Tensor& x) { return x.is_cpu() && !multiplies_on_tiles(x); }
+
 template <class T>
 void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
   path == MatmulPath::kLibrary ? library::multiply(products) : multiply_on_tiles(path, products);

@@ -13,6 +13,10 @@ namespace athanor::ops {
 /// True if products of x's type run on tiles in this process.
 bool multiplies_on_tiles(const Tensor& x, ProductKind kind = ProductKind::kDense);
 
+/// True if the last bits of a row of a product with x may depend on how many rows there are: where the CPU's library
+/// multiplies.
+bool product_bits_follow_rows(const Tensor& x);
+
 /// Computes all products on any path. No bits depend on the number of threads.
 template <class T>
 void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products);

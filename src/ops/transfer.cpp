@@ -215,6 +215,14 @@ void FetchAside::copy(const Tensor& x, const Tensor& on_host) {
   on_host.copy_(x, /*non_blocking=*/true);
 }
 
+FetchAside::Copies FetchAside::copies_of(const Tensor& memory,
+                                         std::function<Tensor(int64_t first, int64_t count)> part) {
+  if (memory.is_cpu()) return {};
+  return [part = std::move(part)](int64_t first, std::span<float> pinned) {
+    copy(part(first, std::ssize(pinned)), view_of(pinned));
+  };
+}
+
 void FetchAside::follow() const {
   if (copied_) copied_->block(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
 }

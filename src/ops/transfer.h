@@ -74,6 +74,11 @@ class FetchAside {
   void run(const std::function<void()>& queue);
   /// To be called within run(): sets `on_host`, contiguous and pinned, to the elements of `x`.
   static void copy(const Tensor& x, const Tensor& on_host);
+  /// Queues the copy of elements [first, first + pinned.size()) to pinned memory.
+  using Copies = std::function<void(int64_t first, std::span<float> pinned)>;
+  /// Returns that for fp32 elements that are made of `memory`; empty if it is the host's, which is read where it is.
+  /// @param part  returns elements [first, first + count), fp32.
+  static Copies copies_of(const Tensor& memory, std::function<Tensor(int64_t first, int64_t count)> part);
   /// Work that is queued on the current stream from now on runs after the copies. The host does not wait.
   void follow() const;
   /// Returns whether the copies of the last run() are complete. Any thread may call it, but not during run().

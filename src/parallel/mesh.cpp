@@ -11,7 +11,7 @@ Mesh::Mesh(Layout layout, comm::World& world) : layout_(std::move(layout)), worl
 }
 
 void Mesh::use(at::Device device, DeviceSums sums) {
-  if (device.is_cpu() || world_.size() == 1) return;
+  if (!world_.has_peers_on(device)) return;
   const comm::SumTerms tree_sums = sums == DeviceSums::kTree ? &ops::device::sum_terms : nullptr;
   for (const GroupKind kind : kGroupKinds)
     device_groups_[kind] = kind == GroupKind::kWorld

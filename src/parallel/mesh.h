@@ -36,6 +36,9 @@ class Mesh {
     return device_groups_.empty() ? host_groups_ : device_groups_;
   }
 
+  /// Whether the ranks' devices have groups of their own (use).
+  bool has_device_groups() const { return !device_groups_.empty(); }
+
   /// Returns the seconds that this process has waited for collectives of these groups so far.
   double waited_s() const;
 

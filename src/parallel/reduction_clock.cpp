@@ -25,7 +25,7 @@ c10::Event ReductionClock::now(const c10::Stream& stream) const {
 
 void ReductionClock::add(const comm::Pending& first, int64_t bytes) {
   on_host_.bytes += bytes;
-  if (host_looks_) return buckets_.push_back({first, bytes, std::nullopt});
+  if (!first.is_queued()) return buckets_.push_back({first, bytes, std::nullopt});
   if (!follower_) follower_ = guard_of(device_).getStreamFromGlobalPool(device_);
   if (!first_start_) first_start_ = now(guard_of(device_).getStream(device_));
   const c10::StreamGuard on_follower(*follower_);
@@ -34,12 +34,9 @@ void ReductionClock::add(const comm::Pending& first, int64_t bytes) {
 }
 
 void ReductionClock::end_backward() {
-  if (host_looks_) {
-    for (const Bucket& bucket : buckets_)
-      if (bucket.first.done()) on_host_.bytes_sent_in_backward += bucket.bytes;
-    return;
-  }
-  end_of_backward_ = now(guard_of(device_).getStream(device_));
+  if (first_start_) end_of_backward_ = now(guard_of(device_).getStream(device_));
+  for (const Bucket& bucket : buckets_)
+    if (!bucket.over && bucket.first.done()) on_host_.bytes_sent_in_backward += bucket.bytes;
 }
 
 ReductionTrace ReductionClock::trace() const {
@@ -47,7 +44,7 @@ ReductionTrace ReductionClock::trace() const {
   if (!end_of_backward_ || !first_start_) return trace;
   try {
     for (const Bucket& bucket : buckets_)
-      if (was_over(bucket)) trace.bytes_sent_in_backward += bucket.bytes;
+      if (bucket.over && was_over(bucket)) trace.bytes_sent_in_backward += bucket.bytes;
   } catch (const c10::Error&) {
     // Libraries of some devices compare no times, and then throw at every step. A measurement must not end a run, and
     // nothing else is hidden: an error of the device's work stays there, and the host has met it when it waited.

@@ -29,8 +29,8 @@ struct ReductionTrace {
 /// for backward; there, events record when each collective and backward end, and are compared after the step.
 class ReductionClock {
  public:
-  /// @param device  of the gradients; a dry run has none (kMeta).
-  explicit ReductionClock(at::Device device) : device_(device), host_looks_(device.is_cpu() || device.is_meta()) {}
+  /// @param device  of the gradients.
+  explicit ReductionClock(at::Device device) : device_(device) {}
 
   /// A step begins.
   void begin();
@@ -47,13 +47,12 @@ class ReductionClock {
   struct Bucket {
     comm::Pending first;
     int64_t bytes;
-    std::optional<c10::Event> over;  // on a device
+    std::optional<c10::Event> over;  // if a device runs the collective
   };
   c10::Event now(const c10::Stream& stream) const;
   bool was_over(const Bucket& bucket) const;
 
   at::Device device_;
-  bool host_looks_;
   std::optional<c10::Stream> follower_;  // waits for each collective, and for nothing else
   std::vector<Bucket> buckets_;
   std::optional<c10::Event> first_start_, end_of_backward_;

@@ -84,7 +84,7 @@ at::Device choose_own(const std::string& name, const std::string& setting, const
                     "this build has no collectives between {} devices; build against a libtorch that has them, or {}",
                     c10::DeviceTypeName(device.type(), /*lower_case=*/true), choosing_cpu(setting));
     }
-    const auto facts = ops::facts_of(device);
+    const auto facts = ops::facts_of(device).value_or(ops::DeviceFacts{});
     own.kind = c10::DeviceTypeName(device.type(), /*lower_case=*/true);
     own.name = facts.name;
     own.id = facts.id;

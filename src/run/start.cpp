@@ -72,10 +72,9 @@ void tell_history(const TrainState& state, const ResumePoint& begin, const Fille
   more["cpu"] = model_of_cpu();
   more["branch"] = begin.branch;
   more["matmul"] = nlohmann::ordered_json::parse(text_of(matmul.paths));
-  if (const at::Device device = state.model.device(); !device.is_cpu()) {
-    const auto facts = ops::facts_of(device);
-    more["device"] = {{"kind", device.str()}, {"name", facts.name}, {"memory_bytes", facts.total_bytes}};
-  }
+  const at::Device device = state.model.device();
+  if (const auto facts = ops::facts_of(device))
+    more["device"] = {{"kind", device.str()}, {"name", facts->name}, {"memory_bytes", facts->total_bytes}};
   if (!begin.asked.empty()) more["asked"] = begin.asked;
   if (!opened.abandoned.empty()) more["abandoned"] = opened.abandoned;
   if (!opened.changes.empty()) more["changes"] = opened.changes;
@@ -151,20 +150,22 @@ void say_why_cpu() {
   log::info("device: CPU ({})", ops::why_cpu());
 }
 
+// Returns "cuda:0 (NVIDIA H200), 138.2GiB of 139.8GiB free", as far as it is known.
+std::string describe(at::Device device, const ops::DeviceFacts& facts) {
+  const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };
+  return device.str() + (facts.name.empty() ? "" : fmt::format(" ({})", facts.name)) +
+         (facts.free_bytes < 0 ? ""
+                               : fmt::format(", {} of {} free", bytes(facts.free_bytes), bytes(facts.total_bytes)));
+}
+
 // Chooses the device, the groups between the ranks' devices, and the number type. Collective.
 at::Device settle_device(RunConfig& config, Mesh& mesh) {
   const at::Device device = agree_on_devices(config, mesh.world());
-  if (device.is_cpu()) {
-    if (config.train.device == DeviceKind::kAuto) say_why_cpu();
-    return device;
-  }
   mesh.use(device, config.parallelism.device_sums);
-  const auto [name, id, free_bytes, total_bytes] = ops::facts_of(device);
-  log::info("device: {}{}{}{}", mesh.world().size() > 1 ? "one for each rank, here " : "", device.str(),
-            name.empty() ? "" : " (" + name + ")",
-            free_bytes < 0 ? ""
-                           : fmt::format(", {} of {} free", format_bytes(static_cast<double>(free_bytes)),
-                                         format_bytes(static_cast<double>(total_bytes))));
+  if (const auto facts = ops::facts_of(device))
+    log::info("device: {}{}", mesh.world().size() > 1 ? "one for each rank, here " : "", describe(device, *facts));
+  else if (config.train.device == DeviceKind::kAuto)
+    say_why_cpu();
   choose_type(config.train, ops::traits_of(device).usual_type);
   return device;
 }
@@ -225,10 +226,11 @@ class Start {
       check_memory(data.stage.config, world_, Layout(data.stage.config, world_.size()), device_);
   }
 
-  // Measures which path multiplies fastest.
+  // Where the host multiplies, measures which path does it fastest.
   void settle_matmul() {
-    matmul_ = device_.is_cpu() ? settle_matmul_paths(stages().front().stage.config, begin_, team_)
-                               : MatmulChoice{ops::matmul_paths(), "", ""};
+    run_.threads.multiply = !ops::traits_of(device_).is_queued;
+    matmul_ = run_.threads.multiply ? settle_matmul_paths(stages().front().stage.config, begin_, team_)
+                                    : MatmulChoice{ops::matmul_paths(), "", ""};
   }
 
   void stop_if_asked() { athanor::stop_if_asked(world_, signals_); }

@@ -19,14 +19,14 @@ StepRunner::StepRunner(TrainState& state, Mesh& mesh, RunContext& at, const Star
     : state_(state), mesh_(mesh), at_(at), batches_(batches), saves_(saves), first_step_(state.position.step),
       from_scratch_(started.from_scratch), summary_(state, mesh, batches.num_stages()),
       shares_cores_(share_cores(mesh.world(), started.threads.threads)),
-      threads_(started.threads.threads, !may_try_threads(started.threads) || !state.model.device().is_cpu()),
-      rehearsals_(rehearse()), watches_(state, at, shares_cores_), times_(std::make_shared<PhaseTimes>(mesh)),
-      rank_times_(mesh, *times_), trace_(state, mesh, at) {
+      threads_(started.threads.threads, !may_try_threads(started.threads)), rehearsals_(rehearse()),
+      watches_(state, at, shares_cores_), times_(std::make_shared<PhaseTimes>(mesh)), rank_times_(mesh, *times_),
+      trace_(state, mesh, at) {
   state.phases = at.phases;
   state.phases.times = times_;
   batches.record_spans(trace_.log());
   saves.record_spans(trace_.log());
-  if (!state.model.device().is_cpu() && mesh.world().size() > 1)
+  if (mesh.has_device_groups())
     device_watch_.emplace(mesh, state.model.device(), state.config.parallelism.collective_timeout_s);
   at.phases.times = times_;  // last: only what was made takes it back
 }
@@ -62,7 +62,7 @@ TakenStep StepRunner::take() {
   at_.phases.enter(board::Phase::kIdle);
   trace_.add_actions();
   const ops::TransferCounts transfers = ops::transfer_counts() - transfers_before;
-  const ops::DeviceMemory memory = ops::device_memory(device);
+  const auto memory = ops::device_memory(device);
   if (may_roll_back(report.verdict, state_.config.train)) {
     saves_.finish();     // it may be the newest checkpoint, from which the run continues
     at_.phase = "step";  // what fails from here on is the step
@@ -74,10 +74,8 @@ TakenStep StepRunner::take() {
   metrics.watch_s = watches_.take_seconds();
   metrics.rank_times = rank_times_.took_step();
   metrics.layers = std::exchange(layers_, {});
-  if (!device.is_cpu()) {
-    metrics.transfers = transfers;
-    metrics.device_memory = memory;
-  }
+  metrics.device_memory = memory;
+  if (memory) metrics.transfers = transfers;
   metrics.threads = at::get_num_threads();
   metrics.seconds_left = seconds_left();
   return {std::move(metrics), {}};

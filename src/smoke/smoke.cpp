@@ -188,13 +188,12 @@ bool on_widening_path() {
 
 namespace {
 
-std::vector<SmokeModel> smoke_models(at::Device device) {
-  if (!device.is_cpu()) return {kDense, kDenseBf16, kSparseFp32, kSparse};
+std::vector<SmokeModel> smoke_models(const SmokePlace& place) {
+  if (!place.has_golden_files) return {kDense, kDenseBf16, kSparseFp32, kSparse};
   if (on_widening_path()) return {kDense, kSparse, kDenseBf16, kSparseFp32};
   return {kDense, kSparse};
 }
 
-// A device has no golden file: a second run takes its place.
 void compare_with_second_run(SmokeRun& run, const SmokeModel& model, at::Device device) {
   constexpr int64_t kAgain = 10;
   const auto again = Smoke(model, device).steps(kAgain);
@@ -206,13 +205,14 @@ void compare_with_second_run(SmokeRun& run, const SmokeModel& model, at::Device 
 
 }  // namespace
 
-std::vector<SmokeRun> run_smoke(at::Device device, SmokeTracer* tracer) {
+std::vector<SmokeRun> run_smoke(const SmokePlace& place, SmokeTracer* tracer) {
   at::set_num_threads(kThreads);
   std::vector<SmokeRun> runs;
-  for (const SmokeModel& model : smoke_models(device)) {
+  for (const SmokeModel& model : smoke_models(place)) {
     if (tracer && !tracer->wants(model.name)) continue;
-    runs.push_back(Smoke(model, device, tracer).run());
-    if (!device.is_cpu() && !(tracer && tracer->has_all())) compare_with_second_run(runs.back(), model, device);
+    runs.push_back(Smoke(model, place.device, tracer).run());
+    if (!place.has_golden_files && !(tracer && tracer->has_all()))
+      compare_with_second_run(runs.back(), model, place.device);
   }
   return runs;
 }

@@ -12,6 +12,15 @@ namespace athanor::inline smoke {
 
 class SmokeTracer;
 
+/// Where the models are trained. CPUs of a kind give the same bits everywhere, so that golden files can keep them; on a
+/// device a second run takes their place.
+struct SmokePlace {
+  SmokePlace(at::Device on = at::kCPU) : device(on), has_golden_files(on.is_cpu()) {}  // NOLINT: a device is a place
+
+  at::Device device;
+  bool has_golden_files;
+};
+
 struct SmokeStep {
   double loss = 0, grad_norm = 0;
   bool operator==(const SmokeStep& other) const;  ///< compares bit by bit
@@ -30,11 +39,11 @@ bool on_widening_path();
 /// Trains the dense model in fp32 and the sparse one in bf16 (on a widening path each in both types), on data made from
 /// counters. It uses two threads, which libtorch stays set to. The first loss must be near the expected one
 /// (expected_first_loss), and the first entropy of the routers near ln(experts). Every parameter (and expert) must
-/// receive a gradient and move, and the loss must fall. On a device each model is trained in both types, and its first
-/// ten steps a second time, which must have the same bits.
+/// receive a gradient and move, and the loss must fall. Without golden files each model is trained in both types, and
+/// its first ten steps a second time, which must have the same bits.
 /// @param tracer  records the tensors; null: nothing does. A model takes no further step once it has all that is
 ///                asked for; nothing is checked then.
-std::vector<SmokeRun> run_smoke(at::Device device = at::kCPU, SmokeTracer* tracer = nullptr);
+std::vector<SmokeRun> run_smoke(const SmokePlace& place = {}, SmokeTracer* tracer = nullptr);
 
 /// Returns the version of libtorch that this build was compiled with: "2.13.0".
 std::string libtorch_version();

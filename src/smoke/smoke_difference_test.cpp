@@ -32,7 +32,7 @@ void stop_early(SmokeTracer& tracer) {
 SmokeTrace traced(std::optional<TracedPlace> only = std::nullopt) {
   SmokeTracer tracer(std::move(only));
   stop_early(tracer);
-  run_smoke(at::kCPU, &tracer);
+  run_smoke({}, &tracer);
   return tracer.take(at::kCPU);
 }
 
@@ -137,7 +137,7 @@ void expect_every_step(SmokeTracer& tracer, size_t num_models, size_t steps) {
 TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
   SmokeTracer tracer, small;
   stop_early(tracer);
-  const auto runs = run_smoke(at::kCPU, &tracer);
+  const auto runs = run_smoke({}, &tracer);
   for (const SmokeRun& run : runs) EXPECT_EQ(run.steps.size(), kFewSteps) << run.model;
   expect_every_step(tracer, runs.size(), kFewSteps);
   EXPECT_TRUE(at::equal(train_small(&small), train_small(nullptr)));
@@ -145,7 +145,7 @@ TEST(SmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
 
 TEST(TestAllSmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits) {
   SmokeTracer tracer;
-  const auto runs = run_smoke(at::kCPU, &tracer), plain = run_smoke();
+  const auto runs = run_smoke({}, &tracer), plain = run_smoke();
   ASSERT_EQ(runs.size(), plain.size());
   for (size_t i = 0; i < runs.size(); ++i) EXPECT_EQ(runs[i].steps, plain[i].steps) << runs[i].model;
   expect_every_step(tracer, runs.size(), 50);
@@ -154,7 +154,7 @@ TEST(TestAllSmokeTracer, RecordsEveryStepInTheOrderOfComputationAndChangesNoBits
 TEST(SmokeTracer, AModelTakesNoStepAfterTheOneThatIsEnough) {
   SmokeTracer tracer;
   tracer.stop_when([](const TracedModel& model) { return model.name != "dense" || model.tensors.back().step == 2; });
-  const auto runs = run_smoke(at::kCPU, &tracer);
+  const auto runs = run_smoke({}, &tracer);
   EXPECT_EQ(runs[0].steps.size(), 2u);
   EXPECT_EQ(runs[1].steps.size(), 1u);
   EXPECT_EQ(tracer.take(at::kCPU).models[1].tensors.back().step, 1);
@@ -188,7 +188,7 @@ TEST(SmokeTracer, ATensorThatDoesNotExistIsAnsweredWithTheNearestName) {
 
 TEST(TestAllSmokeTracer, AStepAfterTheFiftiethDoesNotExist) {
   SmokeTracer tracer(TracedPlace::parse("dense:51:input:tokens"));
-  run_smoke(at::kCPU, &tracer);
+  run_smoke({}, &tracer);
   EXPECT_THROW(tracer.take(at::kCPU), ConfigError);
 }
 

@@ -99,7 +99,7 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
 }
 
 void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
-  if (device.is_cpu() || microbatches.empty()) return;
+  if (microbatches.empty() || microbatches.front().tokens.device() == device) return;
   // The tables of all microbatches have the same room.
   int64_t room = 1;
   for (const Microbatch& each : microbatches)

@@ -12,13 +12,11 @@ using Extent = StateKind::Extent;
 // fp32 on the host is written and read where it lies; everything else passes through a copy.
 PieceView piece_of(std::string tensor, Slice slice, const Tensor& values) {
   if (float* data = ops::fp32_on_host(values)) return {std::move(tensor), std::move(slice), data};
-  PieceView piece{std::move(tensor), std::move(slice), nullptr, [values](int64_t first, std::span<float> out) {
-                    ops::fetch_bytes(values.narrow(0, first, std::ssize(out)).to(at::kFloat), out.data());
-                  }};
-  piece.queue = [values](int64_t first, std::span<float> pinned) {
-    ops::FetchAside::copy(values.narrow(0, first, std::ssize(pinned)).to(at::kFloat), ops::view_of(pinned));
+  const auto part = [values](int64_t first, int64_t count) { return values.narrow(0, first, count).to(at::kFloat); };
+  const auto read = [part](int64_t first, std::span<float> out) {
+    ops::fetch_bytes(part(first, std::ssize(out)), out.data());
   };
-  return piece;
+  return {std::move(tensor), std::move(slice), nullptr, read, ops::FetchAside::copies_of(values, part)};
 }
 
 TargetView target_of(std::string tensor, Slice slice, const Tensor& values) {

@@ -96,14 +96,11 @@ std::vector<PieceView> master_pieces(const ModelState& model, Writers writers) {
     const BucketEntry& e = *entry;
     const auto read = [&parameters = model.parameters, &e, first = range.begin - e.flat_begin](
                           int64_t at, std::span<float> out) { parameters.read_master(e, first + at, out); };
-    PieceView piece{tensor_name(kMaster, e), slice_of(e, range), nullptr, read};
-    if (!model.device().is_cpu()) {
-      piece.queue = [&parameters = model.parameters, begin = range.begin](int64_t at, std::span<float> pinned) {
-        const Tensor values = parameters.master_there({begin + at, begin + at + std::ssize(pinned)});
-        ops::FetchAside::copy(values, ops::view_of(pinned));
-      };
-    }
-    pieces.push_back(std::move(piece));
+    const auto there = [&parameters = model.parameters, begin = range.begin](int64_t at, int64_t count) {
+      return parameters.master_there({begin + at, begin + at + count});
+    };
+    pieces.push_back({tensor_name(kMaster, e), slice_of(e, range), nullptr, read,
+                      ops::FetchAside::copies_of(model.parameters.compute(), there)});
   }
   return pieces;
 }

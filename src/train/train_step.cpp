@@ -115,7 +115,9 @@ StepReport train_step(TrainState& state, const Batch& batch, const StepLimits& l
   return step.finish();
 }
 
-Step::Step(TrainState& state, const Batch& batch) : state_(state), batch_(batch), watch_(state.model.mesh) {
+Step::Step(TrainState& state, const Batch& batch)
+    : state_(state), batch_(batch), is_queued_(ops::traits_of(state.model.device()).is_queued),
+      watch_(state.model.mesh) {
   report_.step = state.position.step + 1;
   if (!state.compute_clock) return;
   state.compute_clock->begin_step();
@@ -170,7 +172,7 @@ void Step::compute_gradients() {
   sum_over_ranks(model.mesh.group(GroupKind::kData), numbers_.losses);
   numbers_.squares = gradient_squares(model.parameters, model.plan);
   if (state_.compute_clock) state_.compute_clock->stop();
-  if (!is_queued()) watch_.add_to(report_.backward_s, report_.backward_wait_s);
+  if (!is_queued_) watch_.add_to(report_.backward_s, report_.backward_wait_s);
 }
 
 void Step::update(const StepLimits& limits, UpdateObserver* observer) {
@@ -184,13 +186,13 @@ void Step::update(const StepLimits& limits, UpdateObserver* observer) {
                           state_.position.tokens_seen + num_tokens()};
   report_.lr = learning_rate(state_.config.optimizer, now, state_.config.train.steps);
   if (state_.compute_clock) state_.compute_clock->start();
-  const std::optional<Update> update = is_queued() ? queued_update(now) : judged_update(now);
+  const std::optional<Update> update = is_queued_ ? queued_update(now) : judged_update(now);
   if (!update) return;
   OptimizerSet& optimizers = state_.optimizer.set;
   numbers_.changed = update_and_gather(state_.model, optimizers, *update, observer_, state_.phases);
   if (optimizers.qk_clip()) numbers_.logits = optimizers.qk_clip()->numbers();
   learn_from_choices(state_.model, numbers_.losses.routers, num_tokens(), state_.config.moe.bias_update_rate,
-                     is_queued() ? update->on_device.applies() : Tensor());
+                     is_queued_ ? update->on_device.applies() : Tensor());
   if (state_.compute_clock) state_.compute_clock->stop();  // what the next step reads counts in no step
 }
 
@@ -230,7 +232,7 @@ Update Step::queued_update(const SchedulePoint& now) const {
   return {report_.step, report_.lr, 1, {scale, {}}};
 }
 
-bool Step::may_send_ahead() const { return is_queued() && !state_.optimizer.set.second_backward(report_.step + 1); }
+bool Step::may_send_ahead() const { return is_queued_ && !state_.optimizer.set.second_backward(report_.step + 1); }
 
 void Step::send_ahead(const Batch& next) {
   state_.ahead = SentAhead{report_.step + 1, next.next, microbatches_of(next, report_.step + 1)};

@@ -59,7 +59,6 @@ class Step {
   int64_t num_tokens() const { return batch_.num_sequences * batch_.seq_len; }
   std::vector<Microbatch> microbatches_of(const Batch& batch, int64_t step) const;
   void take_microbatches();
-  bool is_queued() const { return state_.model.is_queued(); }
   std::optional<Update> judged_update(const SchedulePoint& now);
   Update queued_update(const SchedulePoint& now) const;
   void fetch_numbers();
@@ -79,6 +78,7 @@ class Step {
 
   TrainState& state_;
   const Batch& batch_;
+  const bool is_queued_;  // the host only queues what a device computes, and gets numbers when it waits for them
   StepStopwatch watch_;
   StepReport report_;
   std::vector<Microbatch> microbatches_;

@@ -270,8 +270,8 @@ class Comparer {
 }  // namespace
 
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
-                           Reference reference, bool on_device) {
-  return Comparer(small, Noise(small, data_ranks, reference, on_device), layout, one).run();
+                           Reference reference, c10::Device device) {
+  return Comparer(small, Noise(small, data_ranks, reference, device), layout, one).run();
 }
 
 std::vector<std::string> find_bit_differences(const RunConfig& small, const WholeTrace& a, const WholeTrace& b) {

@@ -46,9 +46,9 @@ struct Comparisons {
 /// @param small  the run that `layout` is a trace of.
 /// @param data_ranks  number of its data ranks.
 /// @param one  the trace of the same run on one rank, or by portable forms, which follows `layout` (trace_reference).
-/// @param on_device  `layout` is of a run on devices.
+/// @param device  of the ranks that `layout` is of.
 Comparisons compare_traces(const RunConfig& small, int data_ranks, const WholeTrace& layout, const WholeTrace& one,
-                           Reference reference = Reference::kOneRank, bool on_device = false);
+                           Reference reference = Reference::kOneRank, c10::Device device = c10::kCPU);
 
 /// Returns a line for each number, gradient or parameter whose bits differ, in the first step that has any; empty if
 /// all are equal.

@@ -210,17 +210,17 @@ TEST(NoiseOnDevices, BoundsGrowByTheRoundingsThatTheirLibrariesAdd) {
   config.train.reduce_dtype = "bfloat16";
   const double unit = 0x1p-8;
   EXPECT_DOUBLE_EQ(Noise(config, 8).reduction_variance(), 3 * unit * unit / 3);
-  EXPECT_DOUBLE_EQ(Noise(config, 8, Reference::kOneRank, true).reduction_variance(), 8 * unit * unit / 3);
-  EXPECT_DOUBLE_EQ(Noise(config, 2, Reference::kOneRank, true).reduction_variance(), 3 * unit * unit / 3);
+  EXPECT_DOUBLE_EQ(Noise(config, 8, Reference::kOneRank, at::kCUDA).reduction_variance(), 8 * unit * unit / 3);
+  EXPECT_DOUBLE_EQ(Noise(config, 2, Reference::kOneRank, at::kCUDA).reduction_variance(), 3 * unit * unit / 3);
   EXPECT_EQ(Noise(config, 8).layout_factor(), 1);
   // 17 results of each of two layers and 3 of the output are stored in forward, counted twice, and as many in backward;
   // on a device one more of a layer in forward, and three more in backward. What is added in fp32 is next to nothing.
-  const double one = Noise(config, 8, Reference::kOneRank, true).layout_factor();
+  const double one = Noise(config, 8, Reference::kOneRank, at::kCUDA).layout_factor();
   EXPECT_NEAR(one, 1 + (2 * 2 + 2 * 3) / (3.0 * (2 * 17 + 3)), 1e-3);
   config.parallelism.tensor_parallel_degree = 8;
-  EXPECT_GT(Noise(config, 1, Reference::kOneRank, true).layout_factor() / one, Noise(config, 1).layout_factor());
+  EXPECT_GT(Noise(config, 1, Reference::kOneRank, at::kCUDA).layout_factor() / one, Noise(config, 1).layout_factor());
   config.train.dtype = config.train.reduce_dtype = "float32";
-  EXPECT_LT(Noise(config, 8, Reference::kOneRank, true).gradient(), 1.04 * Noise(config, 8).gradient());
+  EXPECT_LT(Noise(config, 8, Reference::kOneRank, at::kCUDA).gradient(), 1.04 * Noise(config, 8).gradient());
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ Outcome judge_bounded(const TypedRun& run, const VerifyRequest& request, int num
   const WholeTrace ours = WholeTrace::read(folder / kLayoutFolder, num_ranks),
                    one = WholeTrace::read(folder / kReferenceFolder, 1);
   Comparisons found =
-      compare_traces(noisiest(run), most_data_ranks(run, num_ranks), ours, one, request.reference, request.on_device());
+      compare_traces(noisiest(run), most_data_ranks(run, num_ranks), ours, one, request.reference, request.device);
   if (found.near_tie && !last) return kDrawAgain;
   const std::string second = request.twice ? compare_with_second(run.small, ours, folder, num_ranks, found.faults) : "";
   print_findings(run, request.reference, num_ranks, found, second);
@@ -64,7 +64,7 @@ Outcome judge_bounded(const TypedRun& run, const VerifyRequest& request, int num
 
 Outcome judge_measured(const TypedRun& run, const VerifyRequest& request, int num_ranks, const fs::path& root,
                        int first, Suspects& suspects) {
-  MeasuredComparison comparison(noisiest(run), most_data_ranks(run, num_ranks), request.on_device());
+  MeasuredComparison comparison(noisiest(run), most_data_ranks(run, num_ranks), request.device);
   std::vector<std::string> faults;
   std::string note;
   for (int draw = first; draw < first + request.draws; ++draw) {

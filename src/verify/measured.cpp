@@ -36,9 +36,8 @@ bool is_compared_by_row(const ParameterSpec& spec) {
 
 }  // namespace
 
-MeasuredComparison::MeasuredComparison(const RunConfig& small, int data_ranks, bool on_device)
-    : config_(small), noise_(small, data_ranks, Reference::kOneRank, on_device),
-      inventory_(make_inventory(small.model)) {}
+MeasuredComparison::MeasuredComparison(const RunConfig& small, int data_ranks, c10::Device device)
+    : config_(small), noise_(small, data_ranks, Reference::kOneRank, device), inventory_(make_inventory(small.model)) {}
 
 void MeasuredComparison::add(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth) {
   auto& faults = found_.comparisons.faults;

@@ -69,8 +69,8 @@ class PooledNoise {
 /// Adds up errors over data sets, so that each comparison has many numbers.
 class MeasuredComparison {
  public:
-  /// @param small  the layout's run. @param data_ranks  number of its data ranks. @param on_device  it is on devices.
-  MeasuredComparison(const RunConfig& small, int data_ranks, bool on_device = false);
+  /// @param small  the layout's run. @param data_ranks  number of its data ranks. @param device  of its ranks.
+  MeasuredComparison(const RunConfig& small, int data_ranks, c10::Device device = c10::kCPU);
   /// Adds the runs on one data set: the layout's and one rank's in bf16, one rank's in fp32.
   void add(const WholeTrace& layout, const WholeTrace& one, const WholeTrace& truth);
 

@@ -23,6 +23,8 @@
 // A wrong computation, in contrast to a rounded one, has an error near 1 (a sum not taken, taken twice, over other
 // ranks).
 
+#include <c10/core/Device.h>
+
 #include "config/run_config.h"
 #include "verify/reference.h"
 
@@ -33,8 +35,9 @@ class Noise {
   /// @param small  the layout's run: its shapes, types and tensor ranks determine the bounds.
   /// @param data_ranks  number of ranks over which gradients are summed in train.reduce_dtype; 1: no sum.
   /// @param reference  the reference of the comparison: kPortable makes no errors, but also has exact angles.
-  /// @param on_device  the layout's run is on devices; the reference is on the CPU in any case.
-  Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank, bool on_device = false);
+  /// @param device  of the ranks of the layout's run; the reference is on the CPU in any case.
+  Noise(const RunConfig& small, int data_ranks, Reference reference = Reference::kOneRank,
+        c10::Device device = c10::kCPU);
 
   /// Bounds on the relative differences of the loss and of each gradient, if both runs have the same parameters.
   double loss() const { return loss_; }

@@ -1,6 +1,8 @@
 #pragma once
 // The reference that a run is compared with.
 
+#include <c10/core/Device.h>
+
 #include <string>
 
 namespace athanor::inline verify {
@@ -10,6 +12,9 @@ enum class Reference {
   /// plain torch calls in fp64, written independently of the training code (portable/): its errors are negligible
   kPortable,
 };
+
+/// Where references are computed.
+inline const c10::Device kReferenceDevice{c10::kCPU};
 
 /// Parses a value of --reference: "portable", or else "one_rank".
 inline Reference parse_reference(const std::string& name) {

@@ -12,6 +12,7 @@
 #include "config/dump.h"
 #include "config/precision.h"
 #include "config/toml_reader.h"
+#include "ops/device_traits.h"
 #include "verify/judge.h"
 #include "verify/plants/names.h"
 #include "verify/plants/plant.h"
@@ -164,12 +165,11 @@ std::string pass_line(const RunConfig& small, int num_ranks, const VerifyRequest
         .push_back(
             fmt::format("{} (data {})", dtype, several ? fmt::format("1 to {}", draws) : fmt::format("{}", draws)));
   }
-  const bool on_cpu = request.on_device() && request.reference == Reference::kOneRank;
-  const std::string with = describe(request.reference) + std::string(on_cpu ? " on the CPU" : "");
-  std::string text =
-      fmt::format("{}: this layout ({})", differ.empty() ? "PASS" : "FAIL", describe_layout(small, num_ranks));
-  if (request.on_device())
-    text += fmt::format(" on {} devices", c10::DeviceTypeName(request.device.type(), /*lower_case=*/true));
+  const ops::DeviceTraits traits = ops::traits_of(request.device);
+  const std::string with =
+      describe(request.reference) + (request.reference == Reference::kOneRank ? traits.on_host : "");
+  std::string text = fmt::format("{}: this layout ({}){}", differ.empty() ? "PASS" : "FAIL",
+                                 describe_layout(small, num_ranks), traits.on_devices);
   if (!differ.empty()) text += fmt::format(" differs from {} in {}", with, join(differ, " and "));
   if (!agree.empty())
     text += differ.empty() ? fmt::format(" agrees with {} in {}", with, join(agree, " and "))

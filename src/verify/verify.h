@@ -25,8 +25,6 @@ struct VerifyRequest {
   c10::Device device = c10::kCPU;
   /// For tests: this process takes the reference, and starts none for it.
   bool same_process = false;
-
-  bool on_device() const { return !device.is_cpu(); }
 };
 
 /// A small run (make_small_run) in one type.

@@ -2,36 +2,19 @@
 // Hashes of a tensor's memory by blocks, to find out whether and where it has changed since.
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include "layout/buckets.h"
-#include "ops/tensor.h"
+#include "ops/memory_hasher.h"
 
 namespace athanor::inline watch {
-
-/// How memory is hashed where it is. Values are [n], contiguous, of a type with 2, 4 or 8 bytes, and are read once. On
-/// a device the host does not wait, and a flipped bit always changes the hash of its block; of other changes one in
-/// 2^64 does not.
-class MemoryHasher {
- public:
-  /// Makes the one for memory of `device`; for an accelerator it has a table there, of 32 MiB.
-  static std::shared_ptr<const MemoryHasher> of(at::Device device);
-  virtual ~MemoryHasher() = default;
-
-  virtual int64_t block() const = 0;  ///< elements
-  /// Returns a hash for each block, int64 [blocks], there.
-  virtual Tensor hash(const Tensor& values) const = 0;
-  /// Returns one number that changes with the bits, int64 without dims, there; cheap for many small tensors.
-  virtual Tensor fingerprint(const Tensor& values) const = 0;
-};
 
 class BlockHashes {
  public:
   /// @param hasher  of the device that has the values.
-  BlockHashes(const Tensor& values, const MemoryHasher& hasher);
+  BlockHashes(const Tensor& values, const ops::MemoryHasher& hasher);
 
   /// Brings the hashes to the host, with one wait for a device. The functions below need this first.
   static void fetch(std::span<BlockHashes* const> all);

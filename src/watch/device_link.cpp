@@ -46,7 +46,7 @@ GroupKind device_link_group(const Mesh& mesh) {
 double measure_device_link(const Mesh& mesh, at::Device device) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   comm::Communicator& group = mesh.group(device_link_group(mesh));
-  if (device.is_cpu() || group.size() == 1) return kNone;
+  if (!mesh.has_device_groups() || group.size() == 1) return kNone;
   const auto options = at::TensorOptions(at::kFloat).device(device);
   const Tensor message = at::zeros({1, kMessageFloats}, options), room = at::empty_like(message);
   std::vector<TimedExchange> own;

@@ -27,7 +27,8 @@ bool is_part_of_layer(std::string_view place) { return place.ends_with(".self_at
 
 }  // namespace
 
-FiniteWatch::FiniteWatch(const Mesh& mesh) {
+FiniteWatch::FiniteWatch(const Mesh& mesh, at::Device device)
+    : leaves_parts_out_(ops::traits_of(device).watched == ops::WatchedDetail::kLayers) {
   for (size_t i = 0; i < kSharingGroups.size(); ++i) {
     groups_[i] = &mesh.group(kSharingGroups[i]);
     groups_[i]->show_sends(this);
@@ -69,7 +70,7 @@ void FiniteWatch::observe(const Observation& o) {
   if (o.phase == Phase::kReduced) watching_ = false;
   if (!watching_ || o.tensor.numel() == 0) return;
   const SecondsInto spent(seconds_);
-  if (!o.tensor.is_cpu() && !sees_parts_ && is_part_of_layer(o.place)) return;
+  if (leaves_parts_out_ && !sees_all_ && is_part_of_layer(o.place)) return;
   add({number_of(o.place), o.phase, o.microbatch, 0, 0, made()}, o.tensor);
 }
 

@@ -48,7 +48,8 @@ class FiniteWatch : public Observer, public comm::SendWatch {
  public:
   /// Sees what the mesh's groups send, until it is destroyed. On a device each sum is one kernel, which is never waited
   /// for, and the parts of layers (attention and feed-forward) are left out.
-  explicit FiniteWatch(const Mesh& mesh);
+  /// @param device  of this rank's model.
+  explicit FiniteWatch(const Mesh& mesh, at::Device device = at::kCPU);
   ~FiniteWatch() override;
   FiniteWatch(const FiniteWatch&) = delete;
   FiniteWatch& operator=(const FiniteWatch&) = delete;
@@ -58,8 +59,10 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   void observe(const Observation& observation) override;
   void about_to_send(const comm::Communicator& group, int64_t number, const Tensor& sent, bool for_maximum) override;
 
-  /// On a device: adds up the parts of layers as well from now on, or no longer. For a step that is computed again.
-  void see_parts(bool see) { sees_parts_ = see; }
+  /// Whether the parts of layers are left out.
+  bool leaves_parts_out() const { return leaves_parts_out_; }
+  /// Adds up what is left out as well from now on, or no longer. For a step that is computed again.
+  void see_all(bool see) { sees_all_ = see; }
 
   /// Returns the seconds that this rank has spent on it so far; on a device those of the host.
   double seconds() const { return seconds_; }
@@ -84,7 +87,7 @@ class FiniteWatch : public Observer, public comm::SendWatch {
   Counts made() const;
 
   std::array<comm::Communicator*, kSharingGroups.size()> groups_;
-  bool watching_ = false, sees_parts_ = false;
+  bool watching_ = false, leaves_parts_out_, sees_all_ = false;
   double seconds_ = 0;
   std::vector<Entry> entries_;
   std::vector<Tensor> sums_;  // blocks of fp32 numbers, one for each entry; kept from step to step

@@ -184,7 +184,7 @@ TEST(OnDeviceFiniteWatch, TheLayerIsNamedInWhichTheFirstCameUp) {
   TrainState state(config, {}, {.device = guarded::device_of_tests()});
   initialize_parameters(config.model, 1, state.model.parameters);
   state.model.parameters.weight("model.layers.1.mlp.gate.weight").value.fill_(NAN);
-  const auto watch = std::make_shared<FiniteWatch>(state.model.mesh);
+  const auto watch = std::make_shared<FiniteWatch>(state.model.mesh, state.model.device());
   state.observers.add(watch);
   const Batch batch = fixed_batch(config);
   EXPECT_EQ(train_step(state, batch).verdict, Verdict::kRefuse);

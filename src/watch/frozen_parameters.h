@@ -21,7 +21,7 @@ class FrozenParameters {
 
   /// @param interval  steps from one look to the next; 0: it never looks. `state` must outlive this.
   /// @param hasher    of the model's device; not used if it never looks.
-  FrozenParameters(TrainState& state, int64_t interval, std::shared_ptr<const MemoryHasher> hasher)
+  FrozenParameters(TrainState& state, int64_t interval, std::shared_ptr<const ops::MemoryHasher> hasher)
       : state_(state), interval_(interval), hasher_(std::move(hasher)) {}
 
   /// To be called after the update of a step with this learning rate. In each step that the interval divides, compares
@@ -40,7 +40,7 @@ class FrozenParameters {
 
   TrainState& state_;
   int64_t interval_;
-  std::shared_ptr<const MemoryHasher> hasher_;
+  std::shared_ptr<const ops::MemoryHasher> hasher_;
   double seconds_ = 0, largest_lr_ = 0;  // since the last look
   std::vector<int64_t> before_;          // by parameter of the table; empty: there was no look yet
   std::set<std::string> known_;          // those found in the last look that this rank holds

@@ -31,7 +31,7 @@ std::vector<Names> run(const LayoutCase& layout, const Freeze& planned, int64_t 
     Mesh mesh(Layout(config, layout.ranks()), world);
     TrainState state(config, {}, mesh);
     initialize_parameters(config.model, 1, state.model.parameters);
-    FrozenParameters frozen(state, interval, MemoryHasher::of(at::kCPU));
+    FrozenParameters frozen(state, interval, ops::MemoryHasher::of(at::kCPU));
     const Batch batch = fixed_batch(config);
     const auto& table = state.model.parameters.table();
     const auto held = std::ranges::find(table, planned.parameter, &BucketEntry::name);
@@ -97,7 +97,7 @@ TEST(OnDeviceFrozenParameters, OneThatDoesNotMoveIsNamed) {
     const RunConfig config = config_with({.name = "", .dtype = dtype});
     TrainState state(config, {}, {.device = guarded::device_of_tests()});
     initialize_parameters(config.model, 1, state.model.parameters);
-    FrozenParameters frozen(state, 1, MemoryHasher::of(state.model.device()));
+    FrozenParameters frozen(state, 1, ops::MemoryHasher::of(state.model.device()));
     const BucketEntry& norm = state.model.parameters.entry("model.norm.weight");
     std::vector<float> kept(static_cast<size_t>(norm.num_elements()));
     state.model.parameters.read_master(norm, 0, kept);

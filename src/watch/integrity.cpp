@@ -31,7 +31,8 @@ void fetch_hashes(const Lists& lists) {
 }  // namespace
 
 Integrity::Integrity(TrainState& state, int64_t interval)
-    : state_(state), interval_(interval), hasher_(interval > 0 ? MemoryHasher::of(state.model.device()) : nullptr) {}
+    : state_(state), interval_(interval),
+      hasher_(interval > 0 ? ops::MemoryHasher::of(state.model.device()) : nullptr) {}
 
 void Integrity::watch(std::vector<Watched>& list, const std::string& what, const Tensor& values, FlatRange flat,
                       const Bucket* bucket) const {

@@ -54,7 +54,7 @@ class Integrity {
   /// Returns the seconds that this rank has spent on hashing so far.
   double seconds() const { return seconds_; }
   /// Returns how memory of the model is hashed; null if no step is checked.
-  const std::shared_ptr<const MemoryHasher>& hasher() const { return hasher_; }
+  const std::shared_ptr<const ops::MemoryHasher>& hasher() const { return hasher_; }
 
  private:
   // Memory that must not change for a while.
@@ -87,7 +87,7 @@ class Integrity {
 
   TrainState& state_;
   int64_t interval_, step_ = 0;
-  std::shared_ptr<const MemoryHasher> hasher_;  // null: no step is checked
+  std::shared_ptr<const ops::MemoryHasher> hasher_;  // null: no step is checked
   double seconds_ = 0;
   std::vector<Watched> weights_, optimizer_state_;  // empty: not hashed
 };

@@ -22,7 +22,7 @@ void flip(const Tensor& values, int64_t element, int bit) {
 }
 
 TEST(BlockHashes, EveryBitThatFlipsIsFoundInItsBlock) {
-  const auto hasher = MemoryHasher::of(at::kCPU);
+  const auto hasher = ops::MemoryHasher::of(at::kCPU);
   constexpr int64_t kSize = (int64_t{1} << 16) + 100;
   for (const auto type : {at::kFloat, at::kBFloat16, at::kLong}) {
     const Tensor values = at::arange(kSize, at::kFloat).to(type);
@@ -156,7 +156,7 @@ TEST(OnDeviceIntegrity, AFlippedBitIsFoundInItsBlockAndOtherMemoryIsAsItWas) {
   const at::Device device = guarded::device_of_tests();
   for (const auto type : {at::kFloat, at::kBFloat16}) {
     const Tensor values = at::arange((int64_t{1} << 22) + 100, at::kFloat).to(type).to(device);
-    const auto hasher = MemoryHasher::of(device);
+    const auto hasher = ops::MemoryHasher::of(device);
     const auto hashes_now = [&] {
       BlockHashes now(values, *hasher);
       BlockHashes::fetch(std::array{&now});

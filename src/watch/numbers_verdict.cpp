@@ -36,14 +36,16 @@ std::string sequences_text(const TrainState& s, const NotFiniteOrigin& origin) {
                    : fmt::format("sequences {} to {} of the step's {}", first, first + size - 1, whole);
 }
 
-// The second time the parts of layers were watched on a device, which name the place more exactly.
+// The second time the parts of layers were watched even if they were left out before, which name the place more
+// exactly.
 // @param rank  which did the work of the origin's rank then.
-void name_part(NumbersVerdict& verdict, const std::optional<NotFiniteOrigin>& again, int rank, const TrainState& s) {
-  if (!s.model.device().is_cpu() && again && again->rank == rank) verdict.origin->seen = again->seen;
+void name_part(NumbersVerdict& verdict, const std::optional<NotFiniteOrigin>& again, int rank,
+               const RefusedStep& refused) {
+  if (refused.watch->leaves_parts_out() && again && again->rank == rank) verdict.origin->seen = again->seen;
 }
 
-void judge(NumbersVerdict& verdict, const TrainState& s, const ComputedAgain& again, const StandIns& stand_ins,
-           const RankNodes& nodes) {
+void judge(NumbersVerdict& verdict, const TrainState& s, const RefusedStep& refused, const ComputedAgain& again,
+           const StandIns& stand_ins, const RankNodes& nodes) {
   const int rank = verdict.origin->rank, stand_in = stand_ins.stand_in_for(s.model.mesh.layout(), rank);
   const std::string there = ranks_text(nodes, stand_in);
   if (!again.impossible.empty()) {
@@ -51,7 +53,7 @@ void judge(NumbersVerdict& verdict, const TrainState& s, const ComputedAgain& ag
                                  again.impossible);
   } else if (again.on_stand_in) {
     verdict.fault = Fault::kModel;
-    name_part(verdict, again.origin, stand_in, s);
+    name_part(verdict, again.origin, stand_in, refused);
     verdict.reason = fmt::format("it came up again when {} did the same work, so it is the model or its data, {}",
                                  there, sequences_text(s, *verdict.origin));
   } else if (again.on_node) {
@@ -77,7 +79,7 @@ void judge_on_one_node(NumbersVerdict& verdict, TrainState& s, const RefusedStep
   if (!verdict.origin) {
     verdict.origin = again;
   } else {
-    name_part(verdict, again, verdict.origin->rank, s);
+    name_part(verdict, again, verdict.origin->rank, refused);
   }
   const bool alone = s.model.mesh.world().size() == 1;
   if (!alone) verdict.reason = "all ranks are on one node, so that it is not proven whether the node is at fault; ";
@@ -110,7 +112,8 @@ NumbersVerdict find_fault(TrainState& s, const RefusedStep& refused) {
   if (is_on_several_nodes(mesh, nodes, verdict.origin->is_here)) {
     verdict.fault = Fault::kModel;
     verdict.reason = "it came up on several nodes at once, so it is the model";
-    if (!s.model.device().is_cpu()) name_part(verdict, compute_again_here(s, refused), verdict.origin->rank, s);
+    if (refused.watch->leaves_parts_out())
+      name_part(verdict, compute_again_here(s, refused), verdict.origin->rank, refused);
     return verdict;
   }
   const auto stand_ins = choose_stand_ins(mesh.layout(), nodes.node_of_ranks(), verdict.origin->rank);
@@ -119,7 +122,7 @@ NumbersVerdict find_fault(TrainState& s, const RefusedStep& refused) {
     return verdict;
   }
   const ComputedAgain again = compute_again(s, refused, *stand_ins, verdict.origin->rank, nodes);
-  judge(verdict, s, again, *stand_ins, nodes);
+  judge(verdict, s, refused, again, *stand_ins, nodes);
   return verdict;
 }
 

@@ -60,7 +60,7 @@ void learn_from_metrics(TrainState& state) {
 RefusedSteps::RefusedSteps(TrainState& state, RunContext& at) : state_(state), at_(at) {
   if (state.position.step > 0 && state.position.spikes.is_empty()) learn_from_metrics(state);
   if (state.has_graphs) return;  // a step that is observed is not launched as one
-  watch_ = std::make_shared<FiniteWatch>(state.model.mesh);
+  watch_ = std::make_shared<FiniteWatch>(state.model.mesh, state.model.device());
   state.observers.add(watch_);
 }
 

@@ -161,7 +161,7 @@ Rehearsals::Rehearsals(const FaultsConfig& faults, TrainState& state, RunContext
   const auto slows_device = [&](const FaultConfig& fault) {
     return fault.kind == FaultKind::kSlow && is_computed(fault.phase) && is_here(fault);
   };
-  if (!device.is_cpu() && std::ranges::any_of(faults.plan, slows_device)) delay_.emplace(device);
+  if (std::ranges::any_of(faults.plan, slows_device)) delay_ = ops::device::Delay::on(device);
 }
 
 Rehearsals::~Rehearsals() {

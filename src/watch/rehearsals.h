@@ -8,10 +8,10 @@
 #include <set>
 
 #include "config/run_config.h"
+#include "ops/device/delay.h"
 #include "parallel/observer.h"
 #include "train/run_context.h"
 #include "train/train_state.h"
-#include "watch/device_delay.h"
 
 namespace athanor::inline watch {
 
@@ -51,10 +51,10 @@ class Rehearsals : public Observer, public PhaseWatcher {
   const FaultsConfig& faults_;
   TrainState& state_;
   RunContext& at_;
-  std::set<size_t> acted_;            // in the present computation of the step
-  std::set<size_t> due_;              // those whose step this process has computed
-  std::set<size_t> played_;           // those that have acted, in this process or in the run folder
-  std::optional<DeviceDelay> delay_;  // if this rank has a device that shall be slow
+  std::set<size_t> acted_;                   // in the present computation of the step
+  std::set<size_t> due_;                     // those whose step this process has computed
+  std::set<size_t> played_;                  // those that have acted, in this process or in the run folder
+  std::optional<ops::device::Delay> delay_;  // if this rank has a device that shall be slow
 };
 
 }  // namespace athanor::inline watch

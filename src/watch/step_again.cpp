@@ -66,9 +66,9 @@ std::vector<Microbatch> microbatches_of(const TrainState& s, const Batch& batch,
 // Returns where the first value came up that is not finite, as `watch` sees it, with the parts of layers.
 std::optional<NotFiniteOrigin> run(TrainState& s, const std::vector<Microbatch>& microbatches, FiniteWatch& watch) {
   s.model.parameters.grad().zero_();
-  watch.see_parts(true);
+  watch.see_all(true);
   run_microbatches(s, microbatches);
-  watch.see_parts(false);
+  watch.see_all(false);
   s.model.parameters.grad().zero_();
   return find_origin(watch.first(), s.model.mesh, s.model.device());
 }
@@ -88,8 +88,8 @@ struct SecondModel {
   SecondModel(TrainState& s, comm::World& world, const std::shared_ptr<FiniteWatch>& first_watch)
       : mesh(s.model.mesh.layout(), world), observers(s.observers) {
     mesh.use(s.model.device(), s.config.parallelism.device_sums);
-    watch = std::make_shared<FiniteWatch>(mesh);
-    watch->see_parts(true);
+    watch = std::make_shared<FiniteWatch>(mesh, s.model.device());
+    watch->see_all(true);
     observers.remove(first_watch);
     observers.add(watch);
   }
@@ -163,7 +163,7 @@ std::optional<NotFiniteOrigin> in_other_places(TrainState& s, const RefusedStep&
 
 std::optional<NotFiniteOrigin> compute_again_here(TrainState& s, const RefusedStep& refused) {
   const Mesh& mesh = s.model.mesh;
-  const auto watch = refused.watch ? refused.watch : std::make_shared<FiniteWatch>(mesh);
+  const auto watch = refused.watch ? refused.watch : std::make_shared<FiniteWatch>(mesh, s.model.device());
   if (!refused.watch) s.observers.add(watch);
   auto origin = run(s, microbatches_of(s, refused.batch, refused.step, mesh.layout(), mesh.data_rank()), *watch);
   if (!refused.watch) s.observers.remove(watch);

@@ -20,7 +20,7 @@ StepWatches::StepWatches(TrainState& state, RunContext& at, bool shares_cores)
   if (state.model.mesh.is_first() && state.position.step > 0)
     stuck_.take_history(last_step_numbers(RunFolder{state.config.train.run_dir}.metrics(), Spikes::kHistory),
                         state.position.step);
-  if (!state.model.device().is_cpu() && slow_ranks_.compares())
+  if (state.model.mesh.has_device_groups() && slow_ranks_.compares())
     state.compute_clock = ComputeClock::of(state.model.mesh, state.model.device());
 }
 
@@ -49,9 +49,9 @@ namespace {
 
 // The seconds that this rank computed, without waits for others; NaN: not known. A device computes while the host
 // continues, so that the host's times show nothing of it. Ranks that share cores measure when the kernel lets them run.
-double computed_s(const StepReport& report, at::Device device, bool shares_cores) {
+double computed_s(const StepReport& report, bool on_device, bool shares_cores) {
   constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
-  if (!device.is_cpu()) return report.device_s.value_or(kUnknown);
+  if (on_device) return report.device_s.value_or(kUnknown);
   if (shares_cores) return kUnknown;
   const double waited_s = report.forward_wait_s + report.backward_wait_s + report.optimizer_wait_s;
   return report.forward_s + report.backward_s + report.optimizer_s - waited_s;
@@ -60,7 +60,8 @@ double computed_s(const StepReport& report, at::Device device, bool shares_cores
 }  // namespace
 
 void StepWatches::note_slow_ranks(const StepReport& report) {
-  const std::string line = slow_ranks_.took(report.step, computed_s(report, state_.model.device(), shares_cores_));
+  const std::string line =
+      slow_ranks_.took(report.step, computed_s(report, state_.model.mesh.has_device_groups(), shares_cores_));
   if (!line.empty()) log::warn_on_all("{}", line);
 }
 

@@ -62,10 +62,10 @@ void write_trace(const fs::path& path, const std::string& text) {
   if (!(pipe << text << std::flush)) fail_errno("cannot write", path.string());
 }
 
-int trace_one_tensor(const SmokeArguments& given, at::Device device) {
+int trace_one_tensor(const SmokeArguments& given, const SmokePlace& place) {
   SmokeTracer tracer(TracedPlace::parse(given.trace_tensor));
-  run_smoke(device, &tracer);
-  const SmokeTrace trace = tracer.take(device);
+  run_smoke(place, &tracer);
+  const SmokeTrace trace = tracer.take(place.device);
   write_trace(given.trace, text_of(trace));
   const TracedTensor& tensor = trace.models.front().tensors.front();
   log::info("{} written: {} values of {} ({} {})", given.trace, trace.values.size(), given.trace_tensor, tensor.shape,
@@ -74,11 +74,11 @@ int trace_one_tensor(const SmokeArguments& given, at::Device device) {
 }
 
 // Trains the models, and writes the trace if one is asked for.
-std::vector<SmokeRun> run_traced(const SmokeArguments& given, at::Device device) {
-  if (given.trace.empty()) return run_smoke(device);
+std::vector<SmokeRun> run_traced(const SmokeArguments& given, const SmokePlace& place) {
+  if (given.trace.empty()) return run_smoke(place);
   SmokeTracer tracer;
-  auto runs = run_smoke(device, &tracer);
-  write_trace(given.trace, text_of(tracer.take(device)));
+  auto runs = run_smoke(place, &tracer);
+  write_trace(given.trace, text_of(tracer.take(place.device)));
   return runs;
 }
 
@@ -88,19 +88,19 @@ std::vector<SmokeRun> run_traced(const SmokeArguments& given, at::Device device)
 ATHANOR_CORE_ENTRY(smoke) {
   using namespace athanor;
   const auto& given = *static_cast<const SmokeArguments*>(arguments);
-  const at::Device device = ops::choose_device(given.device, {}, "--device");
-  if (!given.against.empty()) return smoke_against(given, device);
-  if (!given.trace_tensor.empty()) return trace_one_tensor(given, device);
-  if (!device.is_cpu()) {
+  const SmokePlace place = ops::choose_device(given.device, {}, "--device");
+  if (!given.against.empty()) return smoke_against(given, place);
+  if (!given.trace_tensor.empty()) return trace_one_tensor(given, place);
+  if (!place.has_golden_files) {
     ATHANOR_CHECK(!given.update, "smoke: golden files are those of CPUs; leave out --update, or --device");
-    const int problems = report_checks(run_traced(given, device));
-    if (problems == 0) fmt::print("a second run of each model on {} has the same bits\n", device.str());
+    const int problems = report_checks(run_traced(given, place));
+    if (problems == 0) fmt::print("a second run of each model on {} has the same bits\n", place.device.str());
     return problems == 0 ? 0 : 1;
   }
   const std::string kind = machine_kind();
   const fs::path folder = given.golden_dir.empty() ? default_golden_dir() : fs::path(given.golden_dir);
   const fs::path golden = folder / (kind + ".json");
-  const auto runs = run_traced(given, device);
+  const auto runs = run_traced(given, place);
   if (given.update) {
     fs::create_directories(folder);
     write_file_atomically(golden, golden_text(runs, kind));

@@ -27,28 +27,28 @@ int conclude(const OtherBuild& other, const std::vector<std::string>& models, si
 }
 
 // Trains each model here until it differs: nothing after that step is reported.
-SmokeTrace own_trace(at::Device device, const SmokeTrace& there) {
+SmokeTrace own_trace(const SmokePlace& on, const SmokeTrace& there) {
   SmokeTracer tracer;
   tracer.stop_when([&](const TracedModel& model) {
     const TracedModel* other = there.find_model(model.name);
     return !other || std::ranges::mismatch(model.tensors, other->tensors).in1 != model.tensors.end();
   });
-  run_smoke(device, &tracer);
-  return tracer.take(device);
+  run_smoke(on, &tracer);
+  return tracer.take(on.device);
 }
 
-SmokeTrace own_values(at::Device device, const TracedPlace& place) {
+SmokeTrace own_values(const SmokePlace& on, const TracedPlace& place) {
   SmokeTracer tracer(place);
-  run_smoke(device, &tracer);
-  return tracer.take(device);
+  run_smoke(on, &tracer);
+  return tracer.take(on.device);
 }
 
 // Trains both builds again up to a tensor that differs, for its values: traces have only hashes.
-std::string compare_values(const OtherBuild& other, at::Device device, const std::string& model,
+std::string compare_values(const OtherBuild& other, const SmokePlace& on, const std::string& model,
                            const TraceDifference& difference) {
   if (!difference.has_values()) return "";
   const TracedPlace place{model, difference.here->step, difference.here->phase, difference.here->name};
-  const SmokeTrace there = other.values_of(place), here = own_values(device, place);
+  const SmokeTrace there = other.values_of(place), here = own_values(on, place);
   const TracedTensor &mine = here.models.front().tensors.front(), &its = there.models.front().tensors.front();
   // A build whose second run differs from its first would make any comparison a matter of chance.
   if (mine != *difference.here) return fmt::format("a second run here has other bits ({})", mine.hash);
@@ -58,8 +58,8 @@ std::string compare_values(const OtherBuild& other, at::Device device, const std
   return describe_values(mine, here.values, there.values);
 }
 
-int compare_traces(const OtherBuild& other, at::Device device) {
-  const SmokeTrace there = other.trace(), here = own_trace(device, there);
+int compare_traces(const OtherBuild& other, const SmokePlace& on) {
+  const SmokeTrace there = other.trace(), here = own_trace(on, there);
   for (const auto& line : differing_facts(here, there)) fmt::print("{}\n", printable(line));
   size_t compared = 0, differing = 0;
   std::vector<std::string> names;
@@ -71,7 +71,7 @@ int compare_traces(const OtherBuild& other, at::Device device) {
     const auto difference = first_difference(model, *found);
     if (!difference) continue;
     ++differing;
-    const std::string values = compare_values(other, device, model.name, *difference);
+    const std::string values = compare_values(other, on, model.name, *difference);
     fmt::print("{}\n{}\n", printable(describe_difference(model.name, *difference, values)),
                meaning_of_difference(model.name, *difference));
   }
@@ -81,12 +81,12 @@ int compare_traces(const OtherBuild& other, at::Device device) {
 }
 
 // What an older build can be compared by: the losses and gradient norms that its golden file has.
-int compare_numbers(const OtherBuild& other, at::Device device) {
-  ATHANOR_CHECK(device.is_cpu(),
+int compare_numbers(const OtherBuild& other, const SmokePlace& on) {
+  ATHANOR_CHECK(on.has_golden_files,
                 "--against {}: this build is too old to write a trace, and golden files are those of "
                 "CPUs; leave out --device",
                 other.path());
-  const auto there = other.golden(), here = run_smoke(device);
+  const auto there = other.golden(), here = run_smoke(on);
   const BuildInfo& build = build_info();
   fmt::print("{} is too old to write a trace: only losses and gradient norms are compared\n", other.path());
   fmt::print("here athanor {} ({}), there {}\n", build.version, build.commit, printable(first_line(other.version())));
@@ -106,9 +106,9 @@ int compare_numbers(const OtherBuild& other, at::Device device) {
 
 }  // namespace
 
-int smoke_against(const SmokeArguments& given, at::Device device) {
+int smoke_against(const SmokeArguments& given, const SmokePlace& on) {
   const OtherBuild other(given.against, given.device, std::chrono::seconds(given.timeout_s));
-  return other.writes_traces() ? compare_traces(other, device) : compare_numbers(other, device);
+  return other.writes_traces() ? compare_traces(other, on) : compare_numbers(other, on);
 }
 
 }  // namespace athanor::inline cli

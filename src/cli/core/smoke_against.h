@@ -1,9 +1,8 @@
 #pragma once
 // athanor smoke --against: the same small models under two builds, and the first tensor in which they differ.
 
-#include <c10/core/Device.h>
-
 #include "cli/core.h"
+#include "smoke/smoke.h"
 
 namespace athanor::inline cli {
 
@@ -13,6 +12,6 @@ namespace athanor::inline cli {
 /// @return 0 if all is equal, 1 if not.
 /// @throws ConfigError, DataError if the other build cannot be run, fails, hangs or writes something else. Nothing of
 ///         what it wrote stays.
-int smoke_against(const SmokeArguments& given, c10::Device device);
+int smoke_against(const SmokeArguments& given, const SmokePlace& on);
 
 }  // namespace athanor::inline cli

@@ -75,12 +75,12 @@ ATHANOR_CORE_ENTRY(verify) {
   RunConfig config =
       load_run_config(given.config_file, given.overrides, [&](RunConfig& read) { return fit_to_ranks(read, ranks); });
   require_layout_fits(config, ranks);
-  ATHANOR_CHECK(
-      ranks > 1 || reference == Reference::kPortable || !ops::choose_device(config.train.device.word()).is_cpu(),
-      "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
-      "to compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or "
-      "compare one rank with portable forms: athanor verify {0} --reference portable",
-      shell_word(given.config_file));
+  ATHANOR_CHECK(ranks > 1 || reference == Reference::kPortable ||
+                    ops::choose_device(config.train.device.word()) != kReferenceDevice,
+                "verify: this is one rank on the CPU, and one rank is what a layout is compared with; there is nothing "
+                "to compare. Start it as the job will be started, or smaller: mpirun -n 4 athanor verify {0}; or "
+                "compare one rank with portable forms: athanor verify {0} --reference portable",
+                shell_word(given.config_file));
   ATHANOR_CHECK(given.then.empty() || given.plant.empty(),
                 "verify: --plant and --then cannot be combined; leave one out");
   return in_world(world_options(config), [&](comm::World& world, RunContext&) {

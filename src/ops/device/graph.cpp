@@ -45,9 +45,9 @@ Graph::Graph(at::Device on, const std::function<void()>& body) {
   const Recording now;
   // The graph has its own memory: what steps without it have left behind would stay unused next to it.
   release_device_memory(on);
-  const int64_t before = device_memory(on).held_bytes;
+  const int64_t before = device_memory(on)->held_bytes;
   launch_ = on.is_cuda() ? device::record_on_cuda(on, body) : record_on_played(body);
-  held_bytes_ = std::max<int64_t>(0, device_memory(on).held_bytes - before);
+  held_bytes_ = std::max<int64_t>(0, device_memory(on)->held_bytes - before);
   held_by_all += held_bytes_;
 }
 

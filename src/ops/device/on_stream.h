@@ -4,7 +4,7 @@
 #include <c10/core/DeviceGuard.h>
 
 #include "kernels/cuda/stream.h"
-#include "ops/tensor.h"
+#include "ops/device.h"
 
 namespace athanor::ops::device {
 
@@ -35,6 +35,13 @@ inline bool has_kernels(const Tensor& x) {
   if (x.is_cuda()) return kernels::cuda::is_compiled();
   const auto* played = kernels::cuda::played_device();
   return x.is_cpu() || (x.is_privateuseone() && played && played->has_kernels());
+}
+
+/// How an op on `x` is computed: on the host; by kernels/cuda/; in torch ops, which any device runs.
+enum class Form { kHost, kKernels, kPortable };
+inline Form form_of(const Tensor& x) {
+  if (!takes(x)) return Form::kHost;
+  return has_kernels(x) ? Form::kKernels : Form::kPortable;
 }
 
 /// Returns ops::pointer for kernels on any device; null for an undefined tensor.

@@ -118,7 +118,7 @@ inline PlannedOutcome judge_planned(const LayoutCase& layout, const PlannedNumbe
     if (planned.bad_sequence >= 0 && planned.bad_place.empty()) spoil_sequence(state, whole, planned.bad_sequence);
     const Batch batch = held_by(whole, mesh.layout(), mesh.data_rank(), config.train.micro_batch_size);
     const auto bad = std::make_shared<BadNode>(world.rank() == planned.bad_rank ? planned.moment : -1, planned.always);
-    const auto watch = std::make_shared<FiniteWatch>(mesh);
+    const auto watch = std::make_shared<FiniteWatch>(mesh, state.model.device());
     state.observers.add(bad);
     if (!planned.bad_place.empty())
       state.observers.add(std::make_shared<BadSequence>(planned.bad_sequence, planned.bad_place));

@@ -1,4 +1,4 @@
-#include "watch/device_delay.h"
+#include "ops/device/delay.h"
 
 #include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -9,7 +9,7 @@
 #include "base/wall_clock.h"
 #include "ops/transfer.h"
 
-namespace athanor::inline watch {
+namespace athanor::ops::device {
 namespace {
 
 // Ten times what a launch costs the host, which so stays ahead; and a product that takes as long on any device.
@@ -19,7 +19,7 @@ constexpr int kTrial = 8;
 
 }  // namespace
 
-DeviceDelay::DeviceDelay(at::Device device) {
+Delay::Delay(at::Device device) {
   for (int64_t n = kSmallest; n <= kLargest && product_s_ < kLeast_s; n *= 2) {
     factor_ = at::full({n, n}, 1 / static_cast<double>(n), at::TensorOptions(at::kFloat).device(device));
     product_ = at::empty_like(factor_);
@@ -27,7 +27,7 @@ DeviceDelay::DeviceDelay(at::Device device) {
   }
 }
 
-double DeviceDelay::measure() const {
+double Delay::measure() const {
   const at::Device device = factor_.device();
   const auto stream = c10::impl::VirtualGuardImpl(device.type()).getStream(device);
   c10::Event begin(device.type(), c10::EventFlag::BACKEND_DEFAULT), end(device.type(), c10::EventFlag::BACKEND_DEFAULT);
@@ -47,11 +47,16 @@ double DeviceDelay::measure() const {
   }
 }
 
-void DeviceDelay::queue(double seconds) const {
+std::optional<Delay> Delay::on(at::Device device) {
+  if (device.is_cpu()) return std::nullopt;
+  return Delay(device);
+}
+
+void Delay::queue(double seconds) const {
   const at::NoGradGuard no_grad;
   const auto products = std::llround(seconds / product_s_);
   Tensor out = product_;
   for (int64_t i = 0; i < products; ++i) at::mm_out(out, factor_, factor_);
 }
 
-}  // namespace athanor::inline watch
+}  // namespace athanor::ops::device

@@ -1,11 +1,11 @@
 #pragma once
 // Measures the reference rate for MFU: how fast this machine multiplies matrices when it does nothing else.
 
-#include <ATen/ATen.h>
-
 #include <string>
 
-namespace athanor::inline metrics {
+#include "ops/tensor.h"
+
+namespace athanor::ops {
 
 struct GemmPeak {
   double flops = 0;  ///< FLOP per second
@@ -25,4 +25,8 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype, at::Device device);
 /// does not look good in comparison.
 GemmPeak measure_best_gemm_peak();
 
-}  // namespace athanor::inline metrics
+/// Measures the rate of which the products with `weights` are a share: of a CPU the best one, of a device that in their
+/// type.
+GemmPeak measure_gemm_peak_for(const Tensor& weights);
+
+}  // namespace athanor::ops

@@ -1,4 +1,4 @@
-#include "metrics/gemm_peak.h"
+#include "ops/gemm_peak.h"
 
 #include <fmt/core.h>
 
@@ -9,11 +9,10 @@
 
 #include "base/number_types.h"
 #include "base/wall_clock.h"
-#include "ops/tensor.h"
 #include "ops/tiles.h"
 #include "ops/transfer.h"
 
-namespace athanor::inline metrics {
+namespace athanor::ops {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,13 +28,13 @@ struct Times {
   }
 };
 
-Times time_product(at::Tensor& c, const at::Tensor& a, const at::Tensor& b) {
+Times time_product(Tensor& c, const Tensor& a, const Tensor& b) {
   Times times;
   auto start = Clock::now();
   at::mm_out(c, a, b.t());  // where bf16 is emulated, the form without a transpose takes ten times as long
   times.library_s = seconds_since(start);
   start = Clock::now();
-  ops::matmul_into(c, a, b, /*transposed=*/true);
+  matmul_into(c, a, b, /*transposed=*/true);
   times.ours_s = seconds_since(start);
   return times;
 }
@@ -55,18 +54,17 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype) {
   // synchronisation of its threads, which takes milliseconds if other processes hold the cores. If 1024 is done too
   // soon, larger ones use more cores.
   for (int64_t n = 1024;; n *= 2) {
-    const at::Tensor a = at::full({n, n}, 0.5, dtype), b = at::full({n, n}, 0.5, dtype);
-    at::Tensor c = at::empty({n, n}, dtype);
+    const Tensor a = at::full({n, n}, 0.5, dtype), b = at::full({n, n}, 0.5, dtype);
+    Tensor c = at::empty({n, n}, dtype);
     time_product(c, a, b);  // the first product of a shape compiles its kernel
     Times least = time_product(c, a, b);
     const bool largest = n == kLargest || 8 * least.best() * 4 > kBudget_s - seconds_since(start);
     while (largest && seconds_since(start) + least.best() < kBudget_s) least.take_least(time_product(c, a, b));
     const double flops = 2.0 * static_cast<double>(n * n * n) / least.best();
     if (flops > peak.flops) {
-      peak = {flops,
-              fmt::format("{}, {}", ops::type_name(dtype),
-                          least.ours_s < least.library_s && ops::multiplies_on_tiles(a) ? "our own product"
-                                                                                        : "the library's product")};
+      peak = {flops, fmt::format("{}, {}", type_name(dtype),
+                                 least.ours_s < least.library_s && multiplies_on_tiles(a) ? "our own product"
+                                                                                          : "the library's product")};
     }
     if (largest) return peak;
   }
@@ -75,20 +73,20 @@ GemmPeak measure_gemm_peak(at::ScalarType dtype) {
 GemmPeak measure_gemm_peak(at::ScalarType dtype, at::Device device) {
   constexpr double kBudget_s = 0.1;
   constexpr int64_t kLargest = 8192;
-  GemmPeak peak{0, fmt::format("{}, libtorch's product on {}", ops::type_name(dtype), device.str())};
+  GemmPeak peak{0, fmt::format("{}, libtorch's product on {}", type_name(dtype), device.str())};
   const auto options = at::TensorOptions(dtype).device(device);
   // The library loads its kernels in its first product, which may take longer than all others.
   at::mm(at::full({512, 512}, 0.5, options), at::full({512, 512}, 0.5, options));
-  ops::wait_for(device);
+  wait_for(device);
   const auto start = Clock::now();
   for (int64_t n = 1024; n <= kLargest && seconds_since(start) < kBudget_s; n *= 2) {
-    const at::Tensor a = at::full({n, n}, 0.5, options), b = at::full({n, n}, 0.5, options);
-    at::Tensor c = at::empty({n, n}, options);
+    const Tensor a = at::full({n, n}, 0.5, options), b = at::full({n, n}, 0.5, options);
+    Tensor c = at::empty({n, n}, options);
     for (const int products : {1, 8}) {  // the first one chooses its kernel; several fill the queue
-      ops::wait_for(device);
+      wait_for(device);
       const auto began = Clock::now();
       for (int i = 0; i < products; ++i) at::mm_out(c, a, b);
-      ops::wait_for(device);
+      wait_for(device);
       peak.flops = std::max(peak.flops, products * 2.0 * static_cast<double>(n * n * n) / seconds_since(began));
     }
   }
@@ -102,4 +100,8 @@ GemmPeak measure_best_gemm_peak() {
   return in_bf16.flops > in_fp32.flops ? in_bf16 : in_fp32;
 }
 
-}  // namespace athanor::inline metrics
+GemmPeak measure_gemm_peak_for(const Tensor& weights) {
+  return weights.is_cpu() ? measure_best_gemm_peak() : measure_gemm_peak(weights.scalar_type(), weights.device());
+}
+
+}  // namespace athanor::ops

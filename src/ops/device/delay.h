@@ -2,19 +2,23 @@
 // Work that keeps a device busy for about as long as is asked, to rehearse a slow one: a host that waits slows down a
 // device only if it has nothing queued.
 
+#include <optional>
+
 #include "ops/tensor.h"
 
-namespace athanor::inline watch {
+namespace athanor::ops::device {
 
-class DeviceDelay {
+class Delay {
  public:
-  /// Measures a product of matrices on the device, for which the host waits a few times.
-  explicit DeviceDelay(at::Device device);
+  /// Measures a product of matrices on the device, for which the host waits a few times. Returns nothing for the CPU,
+  /// where a host that waits is slow.
+  static std::optional<Delay> on(at::Device device);
 
   /// Queues products on the current stream that together take about `seconds`. The host does not wait.
   void queue(double seconds) const;
 
  private:
+  explicit Delay(at::Device device);
   // Returns the time of one product, by the device's events, or by the host's clock if they have no times.
   double measure() const;
 
@@ -22,4 +26,4 @@ class DeviceDelay {
   double product_s_ = 0;
 };
 
-}  // namespace athanor::inline watch
+}  // namespace athanor::ops::device

@@ -1,10 +1,10 @@
-#include "metrics/gemm_peak.h"
+#include "ops/gemm_peak.h"
 
 #include <gtest/gtest.h>
 
 #include <cstdlib>
 
-namespace athanor::gemm_peak_test {
+namespace athanor::ops::gemm_peak_test {
 namespace {
 
 TEST(GemmPeak, IsPlausibleInBothTypes) {
@@ -27,4 +27,4 @@ TEST(GemmPeak, TheYardstickIsTheBestOfAllTypesThatTrainingCouldUse) {
 }
 
 }  // namespace
-}  // namespace athanor::gemm_peak_test
+}  // namespace athanor::ops::gemm_peak_test

@@ -1,11 +1,8 @@
-#include "moe/router_on_device.h"
-
-#include <fmt/core.h>
-
 #include "comm/communicator.h"
+#include "moe/router_form.h"
 #include "ops/transfer.h"
 
-namespace athanor::moe::on_device {
+namespace athanor::moe {
 namespace {
 
 // Returns how often each of the numbers 0 to n − 1 is among the ids of each row, int64 [rows, n]; others do not count.
@@ -55,38 +52,35 @@ Tensor swipe_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_
 
 }  // namespace
 
-NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence) {
-  return {CounterRandom(noise.seed, fmt::format("router_noise/{}/{}", noise.layer, noise.position.step)),
-          noise.position.first_sequence * logits_of_sequence, noise.decides_alone() ? 1.0 : noise.stddev};
+Scores PortableRouter::compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule) const {
+  const at::NoGradGuard no_grad;
+  return portable::compute_scores(logits_TE, rule);
 }
 
-kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const Tensor& ids_TK, int64_t num_sequences,
-                                          int64_t num_experts) {
-  ATHANOR_CHECK(num_sequences % options.group_sequences == 0,
-                "moe.balance_group ({}) must divide the {} sequences that are routed at once", options.group_sequences,
-                num_sequences);
-  const int64_t groups = num_sequences / options.group_sequences;
-  const kernels::cuda::ChoiceGroups in{groups, ids_TK.size(0) / std::max<int64_t>(groups, 1), ids_TK.size(1),
-                                       num_experts};
-  ATHANOR_CHECK_AS(Error, options.kind != Balance::kSwipe || in.choices() % num_experts == 0,
-                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, in.choices());
-  return in;
+Tensor PortableRouter::weights_of(const Scores& scores, const Tensor& ids_TK, const kernels::RouterRule& rule) const {
+  const at::NoGradGuard no_grad;
+  return portable::weights_of(scores, ids_TK, rule);
 }
 
-Tensor choose(const Tensor& scores_TE, int64_t k) {
+Weighed PortableRouter::weigh(const Tensor& logits_TE, const Scores& /*scores*/, const Tensor& ids_TK,
+                              int64_t num_sequences, const kernels::RouterRule& rule) const {
+  return portable::weigh(logits_TE, ids_TK, num_sequences, rule);
+}
+
+Tensor PortableRouter::choose(const Tensor& scores_TE, int64_t k) const {
   return std::get<1>(at::sort(scores_TE, /*stable=*/true, /*dim=*/1, /*descending=*/true)).narrow(1, 0, k).contiguous();
 }
 
-Tensor count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) {
+Tensor PortableRouter::count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) const {
   return count(ids_TK.reshape({num_sequences, -1}), num_experts).to(at::kFloat);
 }
 
-Tensor count_taken(const Tensor& ids_TK, int64_t num_experts) {
+Tensor PortableRouter::count_taken(const Tensor& ids_TK, int64_t num_experts) const {
   return count(ids_TK.reshape({1, -1}), num_experts).squeeze(0);
 }
 
-Tensor balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const Tensor& scores_TK, int64_t num_groups,
-                      int64_t num_experts) {
+Tensor PortableRouter::balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const Tensor& scores_TK,
+                                      int64_t num_groups, int64_t num_experts) const {
   const Tensor ids_GC = ids_TK.view({num_groups, -1}), none = at::zeros({}, ids_TK.options());
   switch (options.kind) {
     case Balance::kNone: break;
@@ -107,8 +101,8 @@ Tensor gather_rows(comm::Communicator& ranks, const Tensor& rows) {
   return all;
 }
 
-Tensor balance_share(const BalanceOptions& options, comm::Communicator& ranks, const Tensor& ids_TK,
-                     const Tensor& scores_TK, int64_t num_experts) {
+Tensor PortableRouter::balance_share(const BalanceOptions& options, comm::Communicator& ranks, const Tensor& ids_TK,
+                                     const Tensor& scores_TK, int64_t num_experts) const {
   const Tensor before = ids_TK.clone(), all = gather_rows(ranks, ids_TK);
   balance_groups(options, all, scores_TK.defined() ? gather_rows(ranks, scores_TK) : Tensor(), 1, num_experts);
   ids_TK.copy_(all.narrow(0, ranks.rank() * ids_TK.size(0), ids_TK.size(0)));
@@ -117,4 +111,4 @@ Tensor balance_share(const BalanceOptions& options, comm::Communicator& ranks, c
   return at::stack({was_chosen.logical_or(is_dropped).logical_not().sum(), is_dropped.sum()});
 }
 
-}  // namespace athanor::moe::on_device
+}  // namespace athanor::moe
