@@ -9,10 +9,11 @@
 namespace athanor::inline arch {
 namespace {
 
-constexpr std::array<std::pair<const char*, Role>, 17> kNames{{{"embedding", Role::kEmbedding},
+constexpr std::array<std::pair<const char*, Role>, 18> kNames{{{"embedding", Role::kEmbedding},
                                                                {"positions", Role::kPositions},
                                                                {"norm", Role::kNorm},
                                                                {"qk_norm", Role::kQkNorm},
+                                                               {"latent", Role::kLatent},
                                                                {"query", Role::kQuery},
                                                                {"key", Role::kKey},
                                                                {"value", Role::kValue},
@@ -41,9 +42,9 @@ std::optional<Role> find_role(const std::string& name) {
 }
 
 const std::vector<Role>& hidden_matrices() {
-  static const std::vector<Role> roles = {Role::kQuery,    Role::kKey,       Role::kValue, Role::kAttentionOut,
-                                          Role::kGate,     Role::kUp,        Role::kDown,  Role::kExpertGate,
-                                          Role::kExpertUp, Role::kExpertDown};
+  static const std::vector<Role> roles = {Role::kLatent,       Role::kQuery,    Role::kKey,       Role::kValue,
+                                          Role::kAttentionOut, Role::kGate,     Role::kUp,        Role::kDown,
+                                          Role::kExpertGate,   Role::kExpertUp, Role::kExpertDown};
   return roles;
 }
 

@@ -14,10 +14,11 @@ namespace athanor::inline arch {
 enum class Role {
   kEmbedding,     // [V, D]
   kPositions,     // [P, D], a learned vector for each position
-  kNorm,          // [D], a scale
+  kNorm,          // [D], a scale; [rank] of a latent vector
   kQkNorm,        // a scale: [heads * head_dim] for queries and [kv_heads * head_dim] for keys, or [head_dim], which
                   // all heads share
-  kQuery,         // [heads * head_dim, D]
+  kLatent,        // [rank, D], of what queries, or keys and values, are made; the part of keys that all heads share
+  kQuery,         // [heads * head_dim, D], or [heads * head_dim, rank]
   kKey,           // [kv_heads * head_dim, D]
   kValue,         // [kv_heads * head_dim, D]
   kAttentionOut,  // [D, heads * head_dim]
@@ -77,6 +78,7 @@ struct FileForm {
   /// The outputs of a head that positions turn, if these are not all of them. In the file they come first, and i is
   /// turned with i + rotated / 2; here i is turned with i + half of the head.
   int64_t rotated = 0;
+  bool interleaved = false;  ///< in the file these outputs come last, and i is turned with i + 1
 };
 
 struct ParameterSpec {

@@ -25,12 +25,15 @@ int64_t held_heads(int64_t heads, int ranks) {
 AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& parameters, const std::string& place,
                                const TensorRanks& ranks)
     : logits_name_(place + ".logits"), ranks_(ranks), num_heads_(held_heads(spec.heads, ranks.size())),
-      kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), clip_(spec.clip),
-      norm_form_(spec.norm_eps, spec.norm_offset), qk_norm_(spec.qk_norm), rotates_(spec.rotates),
+      kv_heads_(held_heads(spec.kv_heads, ranks.size())), head_dim_(spec.head_dim), value_dim_(spec.value_dim),
+      clip_(spec.clip), norm_form_(spec.norm_eps, spec.norm_offset), qk_norm_(spec.qk_norm), rotates_(spec.rotates),
       scales_rotation_(spec.scales_rotation), options_{.window = spec.window,
                                                        .scale = spec.scale,
                                                        .soft_cap = spec.soft_cap},
       q_(spec.query, parameters), k_(spec.key, parameters), v_(spec.value, parameters), o_(spec.out, parameters) {
+  if (spec.query_latent) query_latent_.emplace(*spec.query_latent, parameters);
+  if (spec.key_value_latent) key_value_latent_.emplace(*spec.key_value_latent, parameters);
+  if (spec.shared_key) shared_key_.emplace(*spec.shared_key, parameters);
   if (qk_norm_ == QkNorm::kNone) return;
   q_norm_ = parameters.weight(spec.query_norm);
   k_norm_ = parameters.weight(spec.key_norm);
@@ -52,6 +55,7 @@ Tensor AttentionBlock::turn(const Tensor& x, const Weight& norm, const ops::Norm
 
 AttentionBlock::Heads AttentionBlock::project(const Tensor& x, const Rotations& rotations) const {
   const ops::Rotation& rotation = scales_rotation_ ? rotations.scaled : rotations.unscaled;
+  if (key_value_latent_) return project_latents(x, rotation);
   if (qk_norm_ == QkNorm::kWhole && !ranks_.alone()) return project_sharing_norm(x, rotation);
   const ops::NormRope how{norm_of(qk_norm_), norm_form_.eps, clip_, norm_form_.offset};
   const Tensor v = values(x);
@@ -66,8 +70,39 @@ AttentionBlock::Heads AttentionBlock::project_sharing_norm(const Tensor& x, cons
   return {turn(q, {}, then, rotation, num_heads_), turn(k, {}, then, rotation, kv_heads_), v};
 }
 
+// Kernels of attention have heads whose queries, keys and values have as many dims: zeros change no product.
+Tensor AttentionBlock::widen(const Tensor& heads) const {
+  const int64_t missing = std::max(head_dim_, value_dim_) - heads.size(3);
+  return missing > 0 ? at::constant_pad_nd(heads, {0, missing}) : heads;
+}
+
+// Positions turn dim i of a head with i + half of it: so the halves of the dims that they turn stand at the beginnings
+// of the head's halves.
+Tensor AttentionBlock::keys_of_latent(const Tensor& latent, const Tensor& x) const {
+  const std::vector<int64_t> heads = {x.size(0), x.size(1), num_heads_, -1};
+  const Tensor own = k_.forward(latent).view(heads), shared = shared_key_->forward(x).unsqueeze(2).expand(heads);
+  std::vector<Tensor> parts;
+  for (const int64_t half : {0, 1}) {
+    for (const Tensor* dims : {&shared, &own}) {
+      const int64_t count = dims->size(3) / 2;
+      parts.push_back(dims->narrow(3, half * count, count));
+    }
+  }
+  return at::cat(parts, 3).view({x.size(0), x.size(1), num_heads_ * head_dim_});
+}
+
+AttentionBlock::Heads AttentionBlock::project_latents(const Tensor& x, const ops::Rotation& rotation) const {
+  const ops::NormRope turned{ops::NormRope::Norm::kNone, norm_form_.eps, 0};
+  const Tensor latent = key_value_latent_->of(x);
+  const Tensor k = widen(turn(keys_of_latent(latent, x), {}, turned, rotation, num_heads_)),
+               v = widen(v_.forward(latent).view({x.size(0), x.size(1), num_heads_, value_dim_}));
+  const Tensor read = query_latent_ ? query_latent_->of(x) : x;
+  return {widen(turn(q_.forward(read), {}, turned, rotation, num_heads_)), k, v};
+}
+
 Tensor AttentionBlock::output(const Tensor& attended) const {
-  return o_.product(attended.reshape({attended.size(0), attended.size(1), num_heads_ * head_dim_}));
+  const Tensor values = attended.size(3) > value_dim_ ? attended.narrow(3, 0, value_dim_) : attended;
+  return o_.product(values.reshape({attended.size(0), attended.size(1), num_heads_ * value_dim_}));
 }
 
 Tensor AttentionBlock::forward(const Tensor& x, const Rotations& rotations, const ops::DocumentLengths& documents,
@@ -82,7 +117,7 @@ Tensor AttentionBlock::forward(const Tensor& x, const Rotations& rotations, cons
 }
 
 KvCache AttentionBlock::make_cache(int64_t slots, int64_t capacity) const {
-  const std::vector<int64_t> shape = {slots, capacity, kv_heads_, head_dim_};
+  const std::vector<int64_t> shape = {slots, capacity, kv_heads_, std::max(head_dim_, value_dim_)};
   return {at::empty(shape, q_.options()), at::empty(shape, q_.options())};
 }
 

@@ -7,6 +7,7 @@
 
 #include "arch/blocks/attention.h"
 #include "blocks/linear.h"
+#include "blocks/norm.h"
 #include "ops/attention.h"
 #include "ops/cache_attention.h"
 #include "ops/norm_rope.h"
@@ -20,7 +21,7 @@ namespace athanor::inline blocks {
 
 /// One layer's keys (rotated) and values: each text has a slot. On the device of the model.
 struct KvCache {
-  Tensor k, v;  ///< [slots, capacity, kv_heads of this rank, head_dim]
+  Tensor k, v;  ///< [slots, capacity, kv_heads of this rank, dims of a head]
 };
 
 /// The rotations of a pass's tokens, [B, T, head_dim/2]; undefined where no layer reads them.
@@ -48,6 +49,20 @@ struct CachedPass {
   ops::DocumentLengths documents;  ///< lengths of new texts, which attend within themselves
   /// For texts with one more token, which attends over its slot: in layers without and with a window.
   ops::KeyCounts counts, counts_in_window;
+};
+
+/// Makes the vector of a token that queries, or keys and values, are made of.
+class LatentBlock {
+ public:
+  LatentBlock(const LatentSpec& spec, const ParameterStore& parameters)
+      : down_(spec.down, parameters), norm_(spec.norm, parameters) {}
+
+  /// x [B, T, D] → [B, T, rank].
+  Tensor of(const Tensor& x) const { return norm_.of(down_.forward(x)); }
+
+ private:
+  LinearBlock down_;
+  NormBlock norm_;
 };
 
 class AttentionBlock {
@@ -80,24 +95,29 @@ class AttentionBlock {
 
  private:
   struct Heads {
-    Tensor q, k, v;  // [B, T, heads, head_dim], rotated
+    Tensor q, k, v;  // [B, T, heads, dims of a head], rotated; those with fewer dims end with zeros
   };
   Heads project(const Tensor& x, const Rotations& rotations) const;
   Tensor values(const Tensor& x) const;
   Tensor turn(const Tensor& x, const Weight& norm, const ops::NormRope& how, const ops::Rotation& rotation,
               int64_t heads) const;
   Heads project_sharing_norm(const Tensor& x, const ops::Rotation& rotation) const;
+  Heads project_latents(const Tensor& x, const ops::Rotation& rotation) const;
+  Tensor keys_of_latent(const Tensor& latent, const Tensor& x) const;
+  Tensor widen(const Tensor& heads) const;
   Tensor output(const Tensor& attended) const;
 
   std::string logits_name_;  // the place for observers
   TensorRanks ranks_;
-  int64_t num_heads_, kv_heads_, head_dim_;  // numbers on this rank
+  int64_t num_heads_, kv_heads_, head_dim_, value_dim_;  // numbers on this rank
   double clip_;
   ops::RmsForm norm_form_;
   QkNorm qk_norm_;
   bool rotates_, scales_rotation_;
   ops::AttentionOptions options_;
   LinearBlock q_, k_, v_, o_;
+  std::optional<LatentBlock> query_latent_, key_value_latent_;
+  std::optional<LinearBlock> shared_key_;
   Weight q_norm_, k_norm_;
 };
 

@@ -14,6 +14,7 @@ SparseBlock::SparseBlock(const SparseSpec& spec, const ParameterStore& parameter
   router_options_.score = spec.score;
   router_options_.norm_topk_prob = spec.norm_topk_prob;
   router_options_.scaling_factor = spec.scaling_factor;
+  router_options_.groups = spec.groups, router_options_.groups_taken = spec.groups_taken;
   router_options_.balance = policy.balance;
   router_options_.balance_ranks = policy.balance_ranks;
   router_options_.noise = {policy.noise_stddev, policy.seed, spec.layer, {}};

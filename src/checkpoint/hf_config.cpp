@@ -159,6 +159,43 @@ void read_logits(const Family& family, const Json& json, ModelConfig& m, std::ve
   if (family.scales_queries) m.query_pre_attn_scalar = members.size("query_pre_attn_scalar", m.query_pre_attn_scalar);
 }
 
+// `transformers` tells a q_lora_rank that is null, which is none, from one that is absent.
+void read_latents(const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  const auto given = json.find("q_lora_rank");
+  m.q_lora_rank = given != json.end() && given->is_null() ? 0 : members.size("q_lora_rank", m.q_lora_rank);
+  for (const auto& [key, size] : {std::pair{"kv_lora_rank", &m.kv_lora_rank},
+                                  {"qk_nope_head_dim", &m.qk_nope_head_dim},
+                                  {"qk_rope_head_dim", &m.qk_rope_head_dim},
+                                  {"v_head_dim", &m.v_head_dim}})
+    *size = members.size(key, *size);
+  const auto* heads = members.find("num_key_value_heads");
+  if (heads && *heads != m.num_attention_heads)
+    problems.push_back(fmt::format("num_key_value_heads = {} is not supported, only num_attention_heads ({})",
+                                   JsonMembers::shown(*heads), m.num_attention_heads));
+}
+
+// The first layers of DeepSeek's models are dense; experts of the others may lie in groups.
+void read_deepseek_layers(const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
+  JsonMembers members(json, problems);
+  const int64_t dense = std::min(members.size("first_k_dense_replace", 0, 0), m.num_hidden_layers);
+  for (int64_t l = 0; l < std::min(dense, kMostLayers); ++l) m.mlp_only_layers.push_back(l);
+  if (!members.find("num_experts_per_tok")) problems.push_back("num_experts_per_tok is missing");
+  m.num_shared_experts = members.size("n_shared_experts", m.num_shared_experts);
+  m.routed_scaling_factor = members.number("routed_scaling_factor", m.routed_scaling_factor);
+  members.only("norm_topk_prob", false);
+  members.only("scoring_func", "softmax");
+  members.only("moe_layer_freq", 1);
+  const auto method = json.find("topk_method");
+  if (method == json.end() || *method == "greedy") return;
+  if (*method != "group_limited_greedy") {
+    problems.push_back(fmt::format("topk_method = {} is not supported, only \"greedy\" and \"group_limited_greedy\"",
+                                   JsonMembers::shown(*method)));
+    return;
+  }
+  m.n_group = members.size("n_group", 0), m.topk_group = members.size("topk_group", 0);
+}
+
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
   ModelConfig m = family.defaults;
@@ -174,7 +211,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   if (json.contains("num_key_value_heads") && json["num_key_value_heads"].is_null()) m.num_key_value_heads = 0;
   if (family.grouped_keys) m.num_key_value_heads = members.size("num_key_value_heads", m.num_key_value_heads);
   if (m.num_key_value_heads == 0) m.num_key_value_heads = m.num_attention_heads;
-  m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
+  if (!family.latent_attention) m.attention_head_dim = members.size("head_dim", m.attention_head_dim);
   m.max_position_embeddings = members.size(own("max_position_embeddings"), m.max_position_embeddings);
   m.initializer_range = members.number("initializer_range", m.initializer_range);
   m.tie_word_embeddings = members.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
@@ -182,16 +219,20 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   if (family.fixed_norm_eps == 0) m.rms_norm_eps = members.number(own("rms_norm_eps"), m.rms_norm_eps);
   read_windows(family, json, m, problems);
   read_logits(family, json, m, problems);
+  if (family.latent_attention) read_latents(json, m, problems);
   if (family.positions == Positions::kRotary) read_hf_rope(family, json, m, problems);
   if (family.sparse) {
     // The class of Qwen2-MoE does not read the second name.
-    const int64_t local = family.has_shared_experts ? m.num_experts : members.size("num_local_experts", m.num_experts);
+    const int64_t local = family.has_shared_experts || family.dense_before
+                              ? m.num_experts
+                              : members.size("num_local_experts", m.num_experts);
     m.num_experts = members.size(own("num_experts"), local);
     m.num_experts_per_tok = members.size("num_experts_per_tok", m.num_experts_per_tok);
-    m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
+    if (!family.scales_routed) m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
   }
   if (family.mixed_layers) {
     m.moe_intermediate_size = members.size("moe_intermediate_size", m.moe_intermediate_size);
+    if (family.dense_before) return read_deepseek_layers(json, m, problems), m;
     if (family.has_shared_experts)
       m.shared_expert_intermediate_size =
           members.size("shared_expert_intermediate_size", m.shared_expert_intermediate_size);
@@ -346,17 +387,38 @@ void write_logits(const Family& family, const ModelConfig& m, Json& json) {
     json["query_pre_attn_scalar"] = m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : m.head_dim();
 }
 
+void write_latents(const ModelConfig& m, Json& json) {
+  json["q_lora_rank"] = m.q_lora_rank > 0 ? Json(m.q_lora_rank) : Json();
+  json["kv_lora_rank"] = m.kv_lora_rank;
+  json["qk_nope_head_dim"] = m.qk_nope_head_dim;
+  json["qk_rope_head_dim"] = m.qk_rope_head_dim;
+  json["v_head_dim"] = m.v_head_dim;
+  json["num_key_value_heads"] = m.num_attention_heads;
+}
+
+void write_deepseek_layers(const ModelConfig& m, Json& json) {
+  json["first_k_dense_replace"] = m.num_hidden_layers - m.num_sparse_layers();
+  json["n_shared_experts"] = m.shared_intermediate_size() / m.expert_intermediate_size();
+  json["routed_scaling_factor"] = m.routed_scaling_factor;
+  json["topk_method"] = m.n_group > 0 ? "group_limited_greedy" : "greedy";
+  json["n_group"] = m.n_group > 0 ? Json(m.n_group) : Json();
+  json["topk_group"] = m.n_group > 0 ? Json(m.topk_group) : Json();
+}
+
 void write_experts(const Family& family, const HfConfig& config, Json& json) {
   const ModelConfig& m = config.model;
   if (family.sparse) {
     json[own_name(family, "num_experts")] = m.num_experts;
     json["num_experts_per_tok"] = m.num_experts_per_tok;
-    if (!family.norms_topk) json["norm_topk_prob"] = m.norm_topk_prob;
-    json["router_aux_loss_coef"] = config.router_aux_loss_coef;
+    if (!family.norms_topk && !family.scales_routed) json["norm_topk_prob"] = m.norm_topk_prob;
+    if (!family.dense_before ||
+        config.router_aux_loss_coef != family.default_aux_loss_coef)  // no member of DeepSeek's class
+      json["router_aux_loss_coef"] = config.router_aux_loss_coef;
     json["output_router_logits"] = false;
   }
   if (family.mixed_layers) {
     json["moe_intermediate_size"] = m.expert_intermediate_size();
+    if (family.dense_before) return write_deepseek_layers(m, json);
     if (family.has_shared_experts) json["shared_expert_intermediate_size"] = m.shared_intermediate_size();
     json["decoder_sparse_step"] = m.decoder_sparse_step;
     json["mlp_only_layers"] = m.mlp_only_layers;
@@ -400,6 +462,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
   write_windows(family, m, json);
   write_logits(family, m, json);
+  if (family.latent_attention) write_latents(m, json);
   if (family.positions == Positions::kRotary) write_hf_rope(family, m, json);
   if (family.clips_qkv) json["clip_qkv"] = m.clip_qkv > 0 ? Json(m.clip_qkv) : Json();
   if (family.fixed_norm_eps == 0) json[own("rms_norm_eps")] = m.rms_norm_eps;

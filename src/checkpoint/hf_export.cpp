@@ -69,12 +69,26 @@ std::vector<std::span<const StoredTensor>> plan_shards(std::span<const StoredTen
   return shards;
 }
 
+/// Reads those of rows [begin, end) of a tensor that a part has, between which it has none.
+void read_spread_rows(const ParameterSpec& parameter, const HfPart& part, int64_t begin, int64_t end,
+                      std::span<float> out, const ParameterReader& read) {
+  const int64_t width = part.columns, step = part.row_stride / width, first_row = part.at / width;
+  const int64_t skipped = begin > first_row ? (begin - first_row + step - 1) / step : 0;
+  for (int64_t r = skipped; r < part.rows && first_row + r * step < end; ++r)
+    read(parameter, part.first + r * width,
+         out.subspan(static_cast<size_t>((first_row + r * step - begin) * width), static_cast<size_t>(width)));
+}
+
 /// Reads elements [first, first + out.size()) of a tensor that is not one part as it lies: whole rows of it. A row may
 /// have elements of several parts, or of one part in another order.
 void read_rows(const StoredTensor& tensor, int64_t first, std::span<float> out, const ParameterReader& read) {
   const int64_t width = tensor.width(), begin = first / width, end = begin + std::ssize(out) / width;
   for (const auto& [parameter, part] : tensor.pieces) {
     const bool transposed = part.column_stride != 1;
+    if (!transposed && !part.is_contiguous()) {
+      read_spread_rows(*parameter, part, begin, end, out, read);
+      continue;
+    }
     const int64_t rows = transposed ? part.columns : part.rows, first_row = transposed ? 0 : part.at / width;
     const int64_t from = std::max(begin, first_row), to = std::min(end, first_row + rows);
     if (from >= to) continue;

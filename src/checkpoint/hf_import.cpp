@@ -222,6 +222,17 @@ void HfFolder::read(const Segment& segment, int64_t first, std::span<float> out)
   constexpr int64_t kSlabElements = 1 << 20;
   const HfPart& part = segment.part;
   if (part.is_contiguous()) return segment.file->read_floats(segment.tensor, part.at + first, out);
+  if (part.column_stride == 1) {  // there are other rows between its rows
+    while (!out.empty()) {
+      const int64_t row = first / part.columns, column = first % part.columns,
+                    count = std::min<int64_t>(part.columns - column, std::ssize(out));
+      segment.file->read_floats(segment.tensor, part.at + row * part.row_stride + column,
+                                out.first(static_cast<size_t>(count)));
+      first += count;
+      out = out.subspan(static_cast<size_t>(count));
+    }
+    return;
+  }
   ATHANOR_ASSERT(part.row_stride == 1);  // it is stored transposed
   const int64_t at_once = std::clamp<int64_t>(kSlabElements / part.columns, 1, part.rows);
   while (!out.empty()) {

@@ -7,12 +7,13 @@ namespace {
 
 constexpr std::string_view kExperts = ".experts.";
 
-// Outputs [first, first + count) of a parameter, which begin at output `at` of the tensor in files.
+// Outputs [first, first + count) of a parameter, which begin at output `at` of the tensor in files, each `step` after
+// the one before it.
 struct Rows {
-  int64_t first, count, at;
+  int64_t first, count, at, step = 1;
 };
 
-// Returns the outputs of a parameter, in runs that are consecutive in the file, too.
+// Returns the outputs of a parameter, in runs that are consecutive in the file, or every second one there.
 std::vector<Rows> rows_in_file(const FileForm& form, int64_t rows) {
   std::vector<Rows> all;
   const int64_t of_head = rows / form.heads;
@@ -23,10 +24,13 @@ std::vector<Rows> rows_in_file(const FileForm& form, int64_t rows) {
       continue;
     }
     const int64_t half = of_head / 2, turned = form.rotated / 2;
-    all.push_back({first, turned, at});
-    all.push_back({first + turned, half - turned, at + 2 * turned});
-    all.push_back({first + half, turned, at + turned});
-    all.push_back({first + half + turned, half - turned, at + half + turned});
+    const int64_t turned_at = form.interleaved ? at + of_head - 2 * turned : at,
+                  others_at = form.interleaved ? at : at + 2 * turned, others = half - turned,
+                  step = form.interleaved ? 2 : 1;
+    all.push_back({first, turned, turned_at, step});
+    if (others > 0) all.push_back({first + turned, others, others_at});
+    all.push_back({first + half, turned, form.interleaved ? turned_at + 1 : turned_at + turned, step});
+    if (others > 0) all.push_back({first + half + turned, others, others_at + others});
   }
   return all;
 }
@@ -41,9 +45,15 @@ std::vector<HfPart> in_its_form(const ParameterSpec& parameter) {
   shape[0] = rows_of_tensor;
   if (form.transposed) std::swap(shape[0], shape[1]);
   std::vector<HfPart> parts;
-  for (const auto& [first, count, at] : rows_in_file(form, rows)) {
-    HfPart part{
-        is_fused ? form.fused : parameter.name, shape, first * columns, count, columns, at * columns, columns, 1};
+  for (const auto& [first, count, at, step] : rows_in_file(form, rows)) {
+    HfPart part{is_fused ? form.fused : parameter.name,
+                shape,
+                first * columns,
+                count,
+                columns,
+                at * columns,
+                step * columns,
+                1};
     if (form.transposed) part.at = at, part.row_stride = 1, part.column_stride = rows_of_tensor;
     parts.push_back(std::move(part));
   }

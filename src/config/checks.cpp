@@ -277,11 +277,10 @@ std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
         name);
   }
   const Family* family = find_family(config.model.family);
-  found.require(
-      !family || (!family->scales_embedding && family->norm_offset == 0),
-      "optimizer.scaling \"mup\": how the embedding's factor of √hidden_size and the norms of family {} follow "
-      "the width is not known; set it to \"none\"",
-      config.model.family);
+  found.require(!family || (!family->scales_embedding && family->norm_offset == 0 && !family->latent_attention),
+                "optimizer.scaling \"mup\": how the embedding's factor of √hidden_size, norms and latents of family {} "
+                "follow the width is not known; set it to \"none\"",
+                config.model.family);
   found.require(!family || !config.model.tie_word_embeddings || family->norm != NormKind::kLayerWithoutParameters,
                 "optimizer.scaling \"mup\": with model.tie_word_embeddings the weights of the final norm follow the "
                 "width, and family {} has none; set model.tie_word_embeddings to false",

@@ -30,6 +30,18 @@ void choose_experts(ModelConfig& model, const std::function<bool(std::string_vie
   if (family->has_shared_experts && !is_set("model.num_shared_experts")) model.num_shared_experts = 1;
 }
 
+// The sizes of DeepSeek-V2-Lite in proportion to the width, 128 dims of a head there.
+void choose_latents(ModelConfig& model, const std::function<bool(std::string_view key)>& is_set) {
+  const Family* family = find_family(model.family);
+  if (!model.from.empty() || !family || !family->latent_attention || model.num_attention_heads < 1) return;
+  const auto even = [](int64_t dims) { return std::max<int64_t>(2, dims / 2 * 2); };
+  const int64_t dims = even(model.hidden_size / model.num_attention_heads);
+  if (!is_set("model.qk_nope_head_dim")) model.qk_nope_head_dim = dims;
+  if (!is_set("model.qk_rope_head_dim")) model.qk_rope_head_dim = even(dims / 2);
+  if (!is_set("model.v_head_dim")) model.v_head_dim = dims;
+  if (!is_set("model.kv_lora_rank")) model.kv_lora_rank = 4 * dims;
+}
+
 }  // namespace
 
 int64_t largest_divisor(int64_t number, int64_t most) {
@@ -46,6 +58,7 @@ int64_t common_batch(const TrainConfig& train) {
 
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
   choose_experts(config.model, is_set);
+  choose_latents(config.model, is_set);
   auto& train = config.train;
   if (!is_set("train.validation_interval")) train.validation_interval.is_auto = true;
   if (train.dtype == "auto" || !is_set("train.dtype")) {

@@ -298,6 +298,29 @@ Family gemma3_text() {
   return f;
 }
 
+// DeepSeek-AI 2024: keys and values are made of a small vector of each token, which is all that a cache has to hold.
+Family deepseek_v2() {
+  Family f = named("deepseek_v2", "DeepseekV2ForCausalLM");
+  f.latent_attention = f.groups_experts = f.scales_routed = f.dense_before = true;
+  f.sparse = f.has_shared_experts = f.mixed_layers = true;
+  f.grouped_keys = false;
+  f.heads_divide_hidden = false;
+  f.config_names = {{"num_experts", "n_routed_experts"}};
+  f.config_aliases = {"num_experts"};
+  f.defaults = defaults(102400, 4096, 32, 32, 0, 11008, 2048, 1e-6);
+  f.defaults.num_experts = 64;
+  f.defaults.num_experts_per_tok = 6;  // a file must tell it
+  f.defaults.moe_intermediate_size = 1407;
+  f.defaults.num_shared_experts = 2;
+  f.defaults.q_lora_rank = 1536;
+  f.defaults.kv_lora_rank = 512;
+  f.defaults.qk_nope_head_dim = f.defaults.v_head_dim = 128;
+  f.defaults.qk_rope_head_dim = 64;
+  f.default_bos = 1;
+  f.default_eos = 2;
+  return f;
+}
+
 // Radford et al. 2019; the sizes are those of its smallest model.
 Family gpt2() {
   Family f = named("gpt2", "GPT2LMHeadModel");
@@ -350,9 +373,9 @@ std::vector<std::string> activation_names(FeedForwardKind kind) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(),      olmo2(),    olmo3(),     olmoe(),   llama(),      qwen2(),
-                                          qwen2_moe(), qwen3(),    qwen3_moe(), mistral(), mixtral(),    starcoder2(),
-                                          gpt2(),      gpt_neox(), phi3(),      gemma2(),  gemma3_text()};
+  static const std::vector<Family> all = {
+      olmo(),    olmo2(),   olmo3(),      olmoe(), llama(),    qwen2(), qwen2_moe(), qwen3(),       qwen3_moe(),
+      mistral(), mixtral(), starcoder2(), gpt2(),  gpt_neox(), phi3(),  gemma2(),    gemma3_text(), deepseek_v2()};
   return all;
 }
 
@@ -380,14 +403,25 @@ std::vector<std::string> router_features(const ModelConfig& m) {
   std::vector<std::string> keys;
   if ((m.num_shared_experts > 0) != family_of(m).has_shared_experts)
     keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
-  if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
-  if (m.routed_scaling_factor != 1)
+  if (m.score() != family_of(m).router_score) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
+  if (m.routed_scaling_factor != 1 && !family_of(m).scales_routed)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
   return keys;
 }
 
 std::vector<std::string> beyond_family(const ModelConfig& m) {
-  std::vector<std::string> keys = router_features(m);  // no family has any of them
+  std::vector<std::string> keys = router_features(m);
+  if (family_of(m).dense_before) {  // its files tell the number of dense layers, which are the first
+    const int64_t dense = m.num_hidden_layers - m.num_sparse_layers();
+    for (int64_t l = 0; l < dense; ++l)
+      if (m.is_sparse_layer(l)) {
+        keys.push_back("model.mlp_only_layers and model.decoder_sparse_step with dense layers after one with experts");
+        break;
+      }
+    if (m.norm_topk_prob) keys.push_back("model.norm_topk_prob (true)");
+    if (m.shared_intermediate_size() % m.expert_intermediate_size() != 0)
+      keys.push_back(fmt::format("model.shared_expert_intermediate_size ({})", m.shared_expert_intermediate_size));
+  }
   if (!family_of(m).grouped_keys && m.kv_heads() != m.num_attention_heads)
     keys.push_back(fmt::format("model.num_key_value_heads ({})", m.num_key_value_heads));
   return keys;

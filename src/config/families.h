@@ -65,8 +65,12 @@ struct FamilyNames {
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
-              shared_experts = "shared_experts",
-              shared_gate = "";    ///< a gate of the shared experts' result; "": there is none
+              shared_experts = "shared_experts", query_down = "q_a_proj", query_down_norm = "q_a_layernorm",
+              query_up = "q_b_proj", latent = "kv_a_proj", shared_key = "k_rope_proj",
+              key_value_norm = "kv_a_layernorm",
+              key_value_down = "kv_a_proj_with_mqa",  ///< the tensor in files that has latent and shared_key …
+      key_value_up = "kv_b_proj",  ///< … and that which has the key and value that are made of them
+      shared_gate = "";            ///< a gate of the shared experts' result; "": there is none
   std::string fused_qkv = "";      ///< the tensor in files that has query, key and value; "" if none has
   std::string fused_gate_up = "";  ///< that which has gate and up of a dense layer
 };
@@ -90,18 +94,23 @@ struct Family {
   std::string bias_member = "attention_bias";  ///< tells in config.json whether there are biases; "": nothing does
   std::string activation = "silu";             ///< its name in config.json, as it is written
   bool transposed = false;                     ///< files have the matrices of layers as [in, out]
-  bool qkv_by_heads = false;           ///< fused_qkv has query, key and value of each head, and not all queries first
-  bool parallel = false;               ///< attention and feed-forward read the same sum, and both are added to it
-  bool partial_rotation = false;       ///< has model.partial_rotary_factor
-  bool scales_rotation = true;         ///< has model.rope_scaling
-  bool small_residuals = false;        ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
-  bool sparse = false;                 ///< has experts
-  bool has_shared_experts = false;     ///< in each sparse layer, in its class too
-  bool mixed_layers = false;           ///< experts have a separate width, and some layers may be dense
-  bool grouped_keys = true;            ///< several query heads may share a key head
-  bool free_head_dim = false;          ///< head_dim may be other than hidden_size / num_attention_heads
-  bool heads_divide_hidden = true;     ///< `transformers` requires it even if head_dim is given
-  bool clips_qkv = false;              ///< has model.clip_qkv
+  bool qkv_by_heads = false;        ///< fused_qkv has query, key and value of each head, and not all queries first
+  bool parallel = false;            ///< attention and feed-forward read the same sum, and both are added to it
+  bool partial_rotation = false;    ///< has model.partial_rotary_factor
+  bool scales_rotation = true;      ///< has model.rope_scaling
+  bool small_residuals = false;     ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
+  bool sparse = false;              ///< has experts
+  bool has_shared_experts = false;  ///< in each sparse layer, in its class too
+  bool mixed_layers = false;        ///< experts have a separate width, and some layers may be dense
+  bool latent_attention = false;    ///< has model.kv_lora_rank and the other sizes of latent attention
+  bool groups_experts = false;      ///< has model.n_group
+  bool scales_routed = false;       ///< its class has model.routed_scaling_factor, too
+  bool dense_before = false;        ///< config.json tells the dense layers by the number of the first ones
+  RouterScore router_score = RouterScore::kSoftmax;  ///< what its class computes
+  bool grouped_keys = true;                          ///< several query heads may share a key head
+  bool free_head_dim = false;                        ///< head_dim may be other than hidden_size / num_attention_heads
+  bool heads_divide_hidden = true;                   ///< `transformers` requires it even if head_dim is given
+  bool clips_qkv = false;                            ///< has model.clip_qkv
   bool norms_topk = false;             ///< as if model.norm_topk_prob were true, which is no member of config.json
   bool has_window = false;             ///< has model.sliding_window
   bool mixes_windows = false;          ///< layers may differ in it: layer_types in config.json

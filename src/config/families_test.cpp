@@ -25,7 +25,7 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
       "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
-      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, got "
+      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -42,13 +42,24 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED(
       "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen2_moe, qwen3_moe, "
-      "mixtral",
+      "mixtral, deepseek_v2",
       {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
   EXPECT_REFUSED(
-      "model.moe_intermediate_size (8) is for qwen2_moe, qwen3_moe alone",
+      "model.moe_intermediate_size (8) is for qwen2_moe, qwen3_moe, deepseek_v2 alone",
       {"model.family=olmoe", "model.num_experts=4", "model.num_experts_per_tok=2", "model.moe_intermediate_size=8"});
+  EXPECT_REFUSED(
+      "model.q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim are for deepseek_v2 alone",
+      {"model.family=llama", "model.kv_lora_rank=8"});
+  EXPECT_REFUSED("model.n_group and model.topk_group are for deepseek_v2 alone",
+                 {"model.family=olmoe", "model.n_group=2"});
+  EXPECT_REFUSED("model.qk_rope_head_dim (3) and model.qk_nope_head_dim (32) must be even",
+                 {"model.family=deepseek_v2", "model.qk_rope_head_dim=3"});
+  EXPECT_REFUSED("model.topk_group (1) groups of 2 experts have less than model.num_experts_per_tok (4)",
+                 {"model.family=deepseek_v2", "model.n_group=8", "model.topk_group=1"});
+  EXPECT_REFUSED("in family deepseek_v2 yarn needs mscale = mscale_all_dim",
+                 {"model.family=deepseek_v2", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4"});
   EXPECT_REFUSED("model.head_dim (15) must be even", {"model.family=llama", "model.head_dim=15"});
   EXPECT_REFUSED("model.num_attention_heads (7) must divide model.hidden_size (256)",
                  {"model.family=llama", "model.head_dim=32", "model.num_attention_heads=7"});

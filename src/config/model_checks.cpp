@@ -81,13 +81,64 @@ std::string families_that(bool Family::*have) {
   return join(names);
 }
 
+void check_latents(const ModelConfig& m, Findings& found) {
+  found.require(m.kv_lora_rank > 0 && m.v_head_dim > 0,
+                "model.kv_lora_rank ({}) and model.v_head_dim ({}) must be at least 1 in family {}", m.kv_lora_rank,
+                m.v_head_dim, m.family);
+  const auto is_even = [](int64_t dims) { return dims >= 2 && dims % 2 == 0; };
+  found.require(is_even(m.qk_rope_head_dim) && is_even(m.qk_nope_head_dim),
+                "model.qk_rope_head_dim ({}) and model.qk_nope_head_dim ({}) must be even and at least 2, since rotary "
+                "positions turn pairs",
+                m.qk_rope_head_dim, m.qk_nope_head_dim);
+  found.require(m.attention_head_dim == 0,
+                "model.head_dim ({}): in family {} it is qk_nope_head_dim + "
+                "qk_rope_head_dim; leave it out",
+                m.attention_head_dim, m.family);
+  found.require(m.kv_heads() == m.num_attention_heads,
+                "model.num_key_value_heads ({}): in family {} each query head has keys of its own; leave it out",
+                m.num_key_value_heads, m.family);
+  const RopeScaling& r = m.rope_scaling;
+  found.require(
+      r.type() != RopeType::kYarn || r.attention_factor == 1 || (r.mscale > 0 && r.mscale == r.mscale_all_dim),
+      "model.rope_scaling: in family {} yarn needs mscale = mscale_all_dim, or attention_factor = 1: a factor "
+      "of the turned dims alone is not supported",
+      m.family);
+}
+
+void check_groups(const Family& family, const ModelConfig& m, Findings& found) {
+  found.require(family.groups_experts || m.n_group + m.topk_group == 0,
+                "model.n_group and model.topk_group are for {} alone; set them to 0",
+                families_that(&Family::groups_experts));
+  if (m.n_group == 0) {
+    found.require(m.topk_group == 0, "model.topk_group ({}) has no effect without model.n_group", m.topk_group);
+    return;
+  }
+  found.require(m.num_experts % m.n_group == 0, "model.n_group ({}) must divide model.num_experts ({})", m.n_group,
+                m.num_experts);
+  found.require(m.topk_group >= 1 && m.topk_group <= m.n_group,
+                "model.topk_group ({}) must be between 1 and model.n_group ({})", m.topk_group, m.n_group);
+  found.require(m.topk_group * (m.num_experts / m.n_group) >= m.num_experts_per_tok,
+                "model.topk_group ({}) groups of {} experts have less than model.num_experts_per_tok ({})",
+                m.topk_group, m.num_experts / m.n_group, m.num_experts_per_tok);
+}
+
 void check_heads(const Family& family, const ModelConfig& m, Findings& found) {
+  if (!family.latent_attention) {
+    const bool none = m.q_lora_rank + m.kv_lora_rank + m.qk_nope_head_dim + m.qk_rope_head_dim + m.v_head_dim == 0;
+    found.require(
+        none,
+        "model.q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim are for {} alone; "
+        "set them to 0",
+        families_that(&Family::latent_attention));
+    if (!none) return;
+  }
   const bool divides = m.hidden_size % m.num_attention_heads == 0;
   if (family.heads_divide_hidden || m.attention_head_dim == 0) {
     found.require(divides, "model.num_attention_heads ({}) must divide model.hidden_size ({})", m.num_attention_heads,
                   m.hidden_size);
     if (!divides) return;
   }
+  if (family.latent_attention) return check_latents(m, found);
   const int64_t head_dim = m.head_dim(), kv_heads = m.kv_heads();
   found.require(
       family.free_head_dim || head_dim == m.hidden_size / m.num_attention_heads,
@@ -243,7 +294,12 @@ void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& fo
 // Bounds the size from above, in double; the exact count (arch/inventory.h) is in 64 bits.
 void check_size(const ModelConfig& m, Findings& found) {
   const auto hidden = static_cast<double>(m.hidden_size), heads = static_cast<double>(m.num_attention_heads),
-             head_dim = m.attention_head_dim > 0 ? static_cast<double>(m.attention_head_dim) : hidden / heads;
+             head_dim = m.has_latents()
+                            ? static_cast<double>(m.qk_nope_head_dim) + static_cast<double>(m.qk_rope_head_dim) +
+                                  static_cast<double>(m.v_head_dim) + static_cast<double>(m.kv_lora_rank) +
+                                  static_cast<double>(m.q_lora_rank)
+                        : m.attention_head_dim > 0 ? static_cast<double>(m.attention_head_dim)
+                                                   : hidden / heads;
   const auto attention = 2 * hidden * head_dim * (heads + static_cast<double>(m.kv_heads()));
   const auto experts = static_cast<double>(m.num_experts + m.num_shared_experts);
   const auto feed_forward =
@@ -271,6 +327,7 @@ std::vector<std::string> find_contradictions(const ModelConfig& model) {
   check_size(model, found);
   check_heads(family, model, found);
   check_experts(family, model, found);
+  check_groups(family, model, found);
   check_layers(family, model, found);
   check_rope_scaling(family, model, found);
   check_windows(family, model, found);

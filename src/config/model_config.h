@@ -53,6 +53,13 @@ struct ModelConfig {
   double routed_scaling_factor = 1.0;
   int64_t num_shared_experts = 0;
   int64_t shared_expert_intermediate_size = 0;
+  int64_t q_lora_rank = 0;
+  int64_t kv_lora_rank = 0;
+  int64_t qk_nope_head_dim = 0;
+  int64_t qk_rope_head_dim = 0;
+  int64_t v_head_dim = 0;
+  int64_t n_group = 0;
+  int64_t topk_group = 0;
   int64_t vocab_size = 8192;
   int64_t max_position_embeddings = 2048;
   double rope_theta = 10000.0;
@@ -74,9 +81,19 @@ struct ModelConfig {
   /// Nothing if router_score is no such word, as it may be in a model that has not been checked.
   std::optional<RouterScore> score() const { return find_value<RouterScore>(router_score); }
   bool is_moe() const { return num_experts > 0; }
+  /// True if keys and values are made of a vector of each token with kv_lora_rank dims (DeepSeek-V2, §2.1).
+  bool has_latents() const { return kv_lora_rank > 0; }
   /// Dims of a head that rotary positions turn; the others stay as they are.
-  int64_t rotated_dims() const { return static_cast<int64_t>(static_cast<double>(head_dim()) * partial_rotary_factor); }
-  int64_t head_dim() const { return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads; }
+  int64_t rotated_dims() const {
+    if (has_latents()) return qk_rope_head_dim;
+    return static_cast<int64_t>(static_cast<double>(head_dim()) * partial_rotary_factor);
+  }
+  /// Dims of a head's queries and keys, and of its values.
+  int64_t head_dim() const {
+    if (has_latents()) return qk_nope_head_dim + qk_rope_head_dim;
+    return attention_head_dim > 0 ? attention_head_dim : hidden_size / num_attention_heads;
+  }
+  int64_t value_dim() const { return has_latents() ? v_head_dim : head_dim(); }
   /// num_key_value_heads, or its default: one for each attention head.
   int64_t kv_heads() const { return num_key_value_heads > 0 ? num_key_value_heads : num_attention_heads; }
   int64_t expert_intermediate_size() const {
@@ -110,7 +127,7 @@ struct ModelConfig {
             "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
             "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, qwen2_moe, mistral, mixtral, "
             "starcoder2, "
-            "gpt_neox, phi3, gemma2, gemma3_text "
+            "gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2 "
             "(docs/families.md)",
             one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
@@ -154,6 +171,21 @@ struct ModelConfig {
     f.field("shared_expert_intermediate_size", shared_expert_intermediate_size,
             "width of all shared experts together; 0: num_shared_experts times that of an expert",
             between(0, kMaxWidth));
+    f.field("q_lora_rank", q_lora_rank,
+            "dims of the vector that a token's queries are made of (deepseek_v2); 0: of the token itself",
+            between(0, kMaxWidth));
+    f.field("kv_lora_rank", kv_lora_rank, "dims of the vector that a token's keys and values are made of (deepseek_v2)",
+            between(0, kMaxWidth));
+    f.field("qk_nope_head_dim", qk_nope_head_dim,
+            "dims of a head's queries and keys that positions do not turn (deepseek_v2)", between(0, kMaxWidth));
+    f.field("qk_rope_head_dim", qk_rope_head_dim, "dims that they turn, which all heads' keys share (deepseek_v2)",
+            between(0, kMaxWidth));
+    f.field("v_head_dim", v_head_dim, "dims of a head's values (deepseek_v2)", between(0, kMaxWidth));
+    f.field("n_group", n_group,
+            "groups of experts, of which a token chooses topk_group first (deepseek_v2); 0: no groups",
+            between(0, kMaxExperts));
+    f.field("topk_group", topk_group, "groups from which a token's experts come (deepseek_v2)",
+            between(0, kMaxExperts));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",
             between(2, kMaxPositions));

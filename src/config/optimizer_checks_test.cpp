@@ -109,7 +109,7 @@ TEST(OptimizerChecks, ABaseWidthThatNothingUsesIsRefused) {
   expect_refused({"optimizer.base_width=64"}, "optimizer.base_width (64) is used by optimizer.scaling \"mup\" alone");
   EXPECT_EQ(error_of(kDense, {"optimizer.base_width=64", "optimizer.scaling=mup"}), "");
   expect_refused({"model.family=gemma2", "optimizer.base_width=64", "optimizer.scaling=mup"},
-                 "norms of family gemma2 follow the width is not known");
+                 "norms and latents of family gemma2 follow the width is not known");
 }
 
 TEST(OptimizerChecks, TheLimitOfMomentumIsTold) {

@@ -49,7 +49,7 @@ struct OptimizerGroupConfig {
   void describe(Fields& f) {
     f.field("match", match,
             "what the group takes: names of parameters with * and ?, or roles (embedding, positions, norm, qk_norm, "
-            "query, key, "
+            "latent, query, key, "
             "value, attention_out, router, gate, up, down, expert_gate, expert_up, expert_down, bias, output)");
     std::vector<std::string> names = optimizer_names();
     names.insert(names.begin(), "");

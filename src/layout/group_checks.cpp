@@ -61,6 +61,10 @@ void check_qk_clip(const RunConfig& config, std::vector<std::string>& lines) {
     lines.push_back(
         fmt::format("optimizer.qk_clip ({}): {} has biases of queries and keys, which it does not scale; set it to 0",
                     config.optimizer.qk_clip, config.model.family));
+  if (config.model.has_latents())
+    lines.push_back(fmt::format(
+        "optimizer.qk_clip ({}): in {} all heads share dims of their keys, which no head can scale alone; set it to 0",
+        config.optimizer.qk_clip, config.model.family));
   if (family_of(config.model).qk_norm == QkNorm::kNone) return;
   lines.push_back(
       fmt::format("optimizer.qk_clip ({}): {} normalises queries and keys, so that scaling their weights changes no "

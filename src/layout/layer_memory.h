@@ -56,6 +56,9 @@ struct LayerShape {
   bool allgather, sigmoid, layer_norm, norm_whole, norm_head, clip;
   /// LayerNorm with parameters; all linear layers with biases; a dense layer with a gate; a gate of shared experts.
   bool scales_layer_norm, biases, gated, shared_gate;
+  /// Attention with latents (without them rank is 0): dims of the latents of keys and values, and of queries (0: none);
+  /// the columns of the dims that keys share, of a rank's own dims of keys, of its queries, and of its values.
+  double rank, query_rank, shared_key, own_keys, queries, values;
   bool value_biases;             ///< queries, keys and values with biases
   bool parallel;                 ///< attention and the feed-forward read the same sum
   bool norm_before, norm_after;  ///< norms of what attention and the feed-forward read, and of what they return
@@ -73,6 +76,8 @@ struct LayerShape {
   double residual() const { return own_tokens * hidden * width; }       ///< one tensor of the residual stream
   double stream() const { return tokens * hidden * width; }             ///< such a tensor for all tokens
   double of(double columns) const { return tokens * columns * width; }  ///< [tokens, columns]
+  bool widens_queries() const { return queries < q; }
+  bool widens_values() const { return values < q; }
   /// True if attention gets a key head for each query head.
   bool repeats_keys() const { return attention.kernel == AttentionKernel::kEfficient && kv < q; }
   ProductWidths widths() const { return {width, packed}; }
@@ -106,6 +111,10 @@ class LayerMemory {
   void parts_backward(MemoryPeak& t, const RecomputeKinds& again);
   void attention_forward(MemoryPeak& t, bool keep);
   void attention_backward(MemoryPeak& t);
+  void latent_forward(MemoryPeak& t, double rank);
+  void latent_backward(MemoryPeak& t, double rank);
+  void latent_attention_forward(MemoryPeak& t, bool keep);
+  void latent_attention_backward(MemoryPeak& t);
   void affine_backward(MemoryPeak& t, double tokens, double columns, bool scales);
   void gelu_forward(MemoryPeak& t, bool keep);
   void gelu_backward(MemoryPeak& t);

@@ -53,7 +53,11 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   s.hidden = number(m.hidden_size), s.head_dim = number(m.head_dim());
   s.heads = number(m.num_attention_heads / tensor);
   s.kv_heads = number(std::max<int64_t>(1, m.kv_heads() / tensor));
-  s.q = s.heads * s.head_dim, s.kv = s.kv_heads * s.head_dim;
+  const double wide = number(std::max(m.head_dim(), m.value_dim()));
+  s.q = s.heads * wide, s.kv = s.kv_heads * wide;
+  s.rank = number(m.kv_lora_rank), s.query_rank = number(m.q_lora_rank), s.shared_key = number(m.qk_rope_head_dim);
+  s.own_keys = s.heads * number(m.qk_nope_head_dim), s.queries = s.heads * s.head_dim;
+  s.values = s.heads * number(m.value_dim());
   s.ffn = number(m.intermediate_size) / number(tensor);
   s.shared = number(m.shared_intermediate_size()) / number(tensor);
   s.expert_ffn = number(m.expert_intermediate_size()) / number(tensor);
@@ -76,7 +80,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
                  .seq_len = s.seq_len,
                  .heads = s.heads,
                  .kv_heads = s.kv_heads,
-                 .head_dim = s.head_dim,
+                 .head_dim = wide,
                  .bf16 = s.width == 2};
   if (config.data.attention_scope == AttentionScope::kDocument)
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);

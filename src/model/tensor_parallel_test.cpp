@@ -40,6 +40,11 @@ ModelConfig model_of(const std::string& family, int64_t heads = 12, int64_t kv_h
   if (family == "qwen3_moe") m.moe_intermediate_size = 24;
   if (family_of(m).has_shared_experts) m.num_shared_experts = 1, m.shared_expert_intermediate_size = 36;
   if (family_of(m).clips_qkv) m.clip_qkv = 1.5;
+  if (family_of(m).latent_attention) {
+    m.attention_head_dim = m.num_key_value_heads = 0;
+    m.q_lora_rank = 10, m.kv_lora_rank = 8, m.qk_nope_head_dim = 4, m.qk_rope_head_dim = 2, m.v_head_dim = 5;
+    m.moe_intermediate_size = 24, m.shared_expert_intermediate_size = 0;
+  }
   if (family_of(m).caps_attention) m.attn_logit_softcapping = 1.5;
   return m;
 }
@@ -248,7 +253,7 @@ void expect_as_alone(ModelConfig model, Case c) {
 
 TEST(TensorParallelLayer, OfTwoThreeAndFourRanksIsThatOfOne) {
   for (const char* family : {"olmo", "olmoe", "llama", "qwen3", "qwen3_moe", "gpt2", "olmo2", "qwen2", "gpt_neox",
-                             "gemma2", "gemma3_text", "qwen2_moe"}) {
+                             "gemma2", "gemma3_text", "qwen2_moe", "deepseek_v2"}) {
     for (const int tensor : {2, 3, 4}) {
       for (const bool sequence : {false, true}) {
         for (const auto dtype : {at::kFloat, at::kBFloat16}) {

@@ -41,6 +41,20 @@ Tensor order_of(const Tensor& first, const Tensor& second) {
   return at::empty_like(first).scatter_(1, best_first, numbers);
 }
 
+// Returns the scores with −∞ for experts of groups that a token does not take; of equal groups it takes the lower
+// index.
+Tensor in_best_groups(const Tensor& scores_TE, const RouterOptions& options, const kernels::RouterRule& rule) {
+  if (options.groups == 0) return scores_TE;
+  const Tensor scores_TGE = scores_TE.view({scores_TE.size(0), options.groups, -1});
+  const Tensor of_groups_TG = rule.sigmoid
+                                  ? std::get<0>(at::topk(scores_TGE, std::min<int64_t>(2, scores_TGE.size(2)))).sum(-1)
+                                  : scores_TGE.amax(-1);
+  const Tensor best = std::get<1>(at::sort(of_groups_TG, /*stable=*/true, /*dim=*/1, /*descending=*/true));
+  const Tensor left_out =
+      at::ones_like(of_groups_TG, at::kBool).scatter_(1, best.narrow(1, 0, options.groups_taken), false).unsqueeze(-1);
+  return scores_TGE.masked_fill(left_out, -std::numeric_limits<double>::infinity()).view(scores_TE.sizes());
+}
+
 }  // namespace
 
 NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence) {
@@ -113,7 +127,8 @@ void RouterForm::balance(const RouterOptions& options, const Tensor& scores_TE, 
 void RouterForm::decide(const Tensor& logits_TE, const Tensor& scores_TE, const RouterOptions& options,
                         const kernels::RouterRule& rule, int64_t num_sequences, Routing& r) const {
   const at::NoGradGuard no_grad;
-  const Tensor chosen_by_TE = choosing_scores(logits_TE, scores_TE, options, rule, num_sequences);
+  const Tensor chosen_by_TE =
+      in_best_groups(choosing_scores(logits_TE, scores_TE, options, rule, num_sequences), options, rule);
   r.expert_ids_TK = choose(chosen_by_TE, options.k);
   if (!options.training) return;
   r.counts = at::zeros({2 * rule.width + 4}, logits_TE.options().dtype(at::kLong));

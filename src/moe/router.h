@@ -44,7 +44,10 @@ struct RouterOptions {
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;  ///< a token's chosen scores are scaled to sum to 1
   double scaling_factor = 1;    ///< the chosen scores are then multiplied by this
-  Tensor bias_E{};              ///< fp32, added to the scores for choosing only; undefined: none
+  /// Groups of experts, of which a token first takes some (DeepSeek-V2, §2.1.3): those with the largest score, or of
+  /// sigmoids the largest sum of two. 0: there are none.
+  int64_t groups = 0, groups_taken = 0;
+  Tensor bias_E{};  ///< fp32, added to the scores for choosing only; undefined: none
   /// True in training. Evaluation neither balances nor draws noise, so that a token's result does not depend on others,
   /// and counts nothing.
   bool training = true;

@@ -188,6 +188,7 @@ struct Route : torch::autograd::Function<Route> {
 
 Routing KernelRouter::route(const Tensor& logits_TE, const RouterOptions& options, const RouterRule& rule,
                             int64_t num_sequences, const Choices* saved) const {
+  if (options.groups > 0) return PortableRouter::route(logits_TE, options, rule, num_sequences, saved);
   const RouteCall call{options, rule, num_sequences, saved};
   Routing r;
   if (!options.training) {

@@ -41,6 +41,13 @@ RunConfig config_of(const Case& of, const Size& size) {
     config.model.num_experts_per_tok = 4;
     config.model.moe_intermediate_size = family == "olmoe" ? 0 : 192;
   }
+  if (family == "deepseek_v2") {
+    config.model.num_key_value_heads = 0;
+    config.model.num_experts = 16, config.model.num_experts_per_tok = 4, config.model.num_shared_experts = 1;
+    config.model.moe_intermediate_size = 192;
+    config.model.q_lora_rank = 96, config.model.kv_lora_rank = 64;
+    config.model.qk_nope_head_dim = config.model.v_head_dim = 48, config.model.qk_rope_head_dim = 16;
+  }
   config.model.vocab_size = kVocab;
   config.data.seq_len = kSeqLen;
   config.train.global_batch_size = 2 * size.micro_batch_size;
@@ -87,7 +94,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory,
                                          Case{"qwen3_moe", {"norm", "moe"}, "bfloat16", 0},
                                          Case{"olmoe", {}, "float32", 1}, Case{"gpt2", {"attention"}, "bfloat16", 0},
                                          Case{"olmo2", {"norm"}, "bfloat16", 1}, Case{"gpt_neox", {}, "bfloat16", 0},
-                                         Case{"gemma2", {}, "bfloat16", 1}));
+                                         Case{"gemma2", {}, "bfloat16", 1}, Case{"deepseek_v2", {}, "bfloat16", 0}));
 INSTANTIATE_TEST_SUITE_P(
     TestAll, ActivationMemory,
     testing::Values(Case{"olmo", {}}, Case{"llama", {}}, Case{"llama", {"layer"}}, Case{"llama", {"attention"}},
@@ -99,7 +106,8 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"starcoder2", {}}, Case{"gpt_neox", {}}, Case{"gpt_neox", {"norm", "attention"}},
                     Case{"gpt_neox", {"layer"}, "float32"}, Case{"phi3", {}}, Case{"qwen2", {}, "float32"},
                     Case{"gemma2", {"norm"}, "float32"}, Case{"gemma3_text", {"attention"}}, Case{"qwen2_moe", {}},
-                    Case{"qwen2_moe", {"moe"}, "float32"}));
+                    Case{"qwen2_moe", {"moe"}, "float32"}, Case{"deepseek_v2", {"attention"}, "float32"},
+                    Case{"deepseek_v2", {"layer"}}));
 
 TEST_P(ActivationMemory, AtItsPeakIsThatOfTheFormulaWithinFivePercent) {
   const RunConfig config = config_of(GetParam(), test::is_of_test_all() ? Size{4, 4} : Size{2, 2});

@@ -47,6 +47,11 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   const ops::DeviceTraits traits = ops::traits_of(chain.device);
   chain.add(width);                     // norm
   chain.add(back ? projected : width);  // queries, keys, values
+  if (m.has_latents()) {                // what they are made of, and its norm
+    const int64_t rank = std::max(m.q_lora_rank, m.kv_lora_rank);
+    chain.add(back ? rank : width);
+    chain.add(rank);
+  }
   const Family& family = family_of(m);
   if (family.qk_norm != QkNorm::kNone) chain.add(heads);
   if (family.qk_norm == QkNorm::kWhole) chain.add_over(tensor);

@@ -120,6 +120,13 @@ void shrink_attention(ModelConfig& model, int64_t tensor_degree) {
       kv = std::gcd(heads, tensor_degree);
     }
   }
+  if (model.has_latents()) {
+    model.q_lora_rank = std::min(model.q_lora_rank, int64_t{12}),
+    model.kv_lora_rank = std::min(model.kv_lora_rank, int64_t{10});
+    model.qk_nope_head_dim = std::min(model.qk_nope_head_dim, int64_t{4});
+    model.qk_rope_head_dim = std::min(model.qk_rope_head_dim, int64_t{4});
+    model.v_head_dim = std::min(model.v_head_dim, int64_t{6});
+  }
   const bool given_head_dim = model.attention_head_dim > 0;
   const int64_t head_dim = model.head_dim();
   model.num_attention_heads = heads;
@@ -138,8 +145,13 @@ void shrink_experts(ModelConfig& model, int64_t expert_degree) {
   if (model.num_experts <= kManyExperts) return;
   const int64_t needed = std::max(2 * model.num_experts_per_tok, kManyExperts / 2);
   model.num_experts = std::lcm(expert_degree, std::gcd(model.num_experts, int64_t{2}));
+  if (model.n_group > 0) model.num_experts = std::lcm(model.num_experts, model.n_group);
   const int64_t unit = model.num_experts;
-  while (model.num_experts < needed) model.num_experts += unit;
+  const auto has_too_few = [&] {
+    return model.num_experts < needed ||
+           (model.n_group > 0 && model.topk_group * (model.num_experts / model.n_group) < model.num_experts_per_tok);
+  };
+  while (has_too_few()) model.num_experts += unit;
 }
 
 // The tensor degree divides the small vocabulary if it divides the whole one.

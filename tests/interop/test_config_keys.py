@@ -24,7 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 PAGE = pathlib.Path(__file__).with_name("config_keys.md")
 FAMILIES = ["olmo", "olmo2", "olmo3", "olmoe", "llama", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2",
-            "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text"]
+            "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text", "deepseek_v2"]
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=48, vocab_size=64, max_position_embeddings=64,
              eos_token_id=1, bos_token_id=2, pad_token_id=3)
 OF_FAMILY = {
@@ -33,6 +33,9 @@ OF_FAMILY = {
     "mixtral": {"num_local_experts": 6, "num_experts_per_tok": 2},
     "qwen3_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24},
     "qwen2_moe": {"num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "shared_expert_intermediate_size": 20},
+    "deepseek_v2": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "q_lora_rank": 12, "kv_lora_rank": 10,
+                    "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_group": 3, "topk_group": 2,
+                    "topk_method": "group_limited_greedy"},
     "gemma2": {"head_dim": 8}, "gemma3_text": {"head_dim": 8}, "qwen3": {"head_dim": 8}, "phi3": {"original_max_position_embeddings": 64},
 }
 OTHER = {  # where adding to the default would be no value of the member
@@ -42,6 +45,7 @@ OTHER = {  # where adding to the default would be no value of the member
     "attn_logit_softcapping": 2.0, "final_logit_softcapping": 2.0, "problem_type": "regression", "label2id": {"x": 0}, "id2label": {"0": "x"},
     "architectures": ["Other"], "n_inner": 40, "_name_or_path": "elsewhere", "transformers_version": "4.0.0", "hidden_act": "relu",
     "hidden_activation": "relu", "activation_function": "relu", "summary_activation": "tanh", "summary_type": "last",
+    "n_routed_experts": 12, "n_group": 2, "qk_nope_head_dim": 10, "qk_rope_head_dim": 6, "topk_method": "greedy",
     "layer_types": None, "rotary_pct": 0.5, "partial_rotary_factor": 0.5,
 }
 # Another model_type is another family; return_dict is about the class's results, and false ends some classes with an error; dtype is

@@ -17,7 +17,7 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+from transformers import (AutoModelForCausalLM, DeepseekV2Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
                           OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
@@ -37,6 +37,8 @@ QWEN3_MOE = dict(GROUPED, num_experts=8, num_experts_per_tok=3, moe_intermediate
 
 GEMMA = dict(GROUPED, query_pre_attn_scalar=30)
 NEOX = dict(hidden_size=64, num_hidden_layers=2, num_attention_heads=4, intermediate_size=96, vocab_size=200)
+LATENTS = dict(kv_lora_rank=20, qk_nope_head_dim=12, qk_rope_head_dim=8, v_head_dim=10, moe_intermediate_size=32,
+               n_routed_experts=8, num_experts_per_tok=3, router_aux_loss_coef=0.05)
 GPT2 = dict(n_embd=64, n_layer=2, n_head=4, n_inner=96, vocab_size=200)
 
 
@@ -119,6 +121,12 @@ VARIANTS = {
         sliding_attention=dict(rope_type="default", rope_theta=50.0)))),
     "gemma3_text-odd": (Gemma3TextConfig, dict(ODD, num_hidden_layers=7, head_dim=10, query_pre_attn_scalar=5, sliding_window=9,
                                                tie_word_embeddings=False)),
+    "deepseek_v2": (DeepseekV2Config, dict(DENSE, **LATENTS) | dict(q_lora_rank=28, n_shared_experts=2, first_k_dense_replace=1,
+                                           routed_scaling_factor=2.5)),
+    "deepseek_v2-groups": (DeepseekV2Config, dict(ODD, **LATENTS) | dict(
+        q_lora_rank=None, n_shared_experts=1, topk_method="group_limited_greedy", n_group=4, topk_group=2, v_head_dim=24,
+        rms_norm_eps=1e-3, rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, mscale=0.8, mscale_all_dim=0.8,
+                                                original_max_position_embeddings=16))),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -138,7 +146,7 @@ QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options
          "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
          "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
          "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False,
-         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False}  # variant → whether attention stays in documents
+         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2": False, "deepseek_v2-groups": True}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -213,6 +221,26 @@ def in_halves(heads, turned):
     return torch.cat([first, rest[:, :kept], second, rest[:, kept:]], 1)
 
 
+def after_others(heads, turned):
+    """Heads [H, dims, ...] with `turned` interleaved dims after the others, as in_halves has them."""
+    others, last = heads[:, :heads.shape[1] - turned], heads[:, heads.shape[1] - turned:]
+    return in_halves(torch.cat([last[:, 0::2], last[:, 1::2], others], 1), turned)
+
+
+def latents(config, name, tensor):
+    """Returns our names of a parameter that has to do with latents; nothing for others."""
+    base, turned, heads = name.rsplit(".", 2)[0], config.qk_rope_head_dim, config.num_attention_heads
+    if name.endswith(("q_proj.weight", "q_b_proj.weight")):
+        return {name: after_others(tensor.unflatten(0, (heads, -1)), turned).flatten(0, 1)}
+    if name.endswith("kv_a_proj_with_mqa.weight"):
+        shared = after_others(tensor[config.kv_lora_rank:][None], turned)[0]
+        return {f"{base}.kv_a_proj.weight": tensor[:config.kv_lora_rank], f"{base}.k_rope_proj.weight": shared}
+    if name.endswith("kv_b_proj.weight"):
+        parts = tensor.unflatten(0, (heads, -1)).split([config.qk_nope_head_dim, config.v_head_dim], 1)
+        return {f"{base}.{part}_proj.weight": rows.flatten(0, 1) for part, rows in zip("kv", parts)}
+    return {}
+
+
 def logical(model, name, tensor):
     """Returns our names of a parameter of `transformers`, which has the gate and up projections of experts in one tensor."""
     if model.config.model_type == "mixtral" and ".mlp." in name:
@@ -221,6 +249,8 @@ def logical(model, name, tensor):
             base = name.removesuffix("gate_up_proj")
             return {f"{base}{part}.weight": rows for part, rows in zip(("w1", "w3"), tensor.chunk(2, dim=1))}
         return {name.replace("down_proj", "w2.weight"): tensor}
+    if hasattr(model.config, "kv_lora_rank") and (found := latents(model.config, name, tensor)):
+        return found
     if model.config.model_type == "gpt_neox" and name == "lm_head.weight":
         return {"embed_out.weight": tensor}  # its name in files
     if ".query_key_value." in name:  # GPT-NeoX has query, key and value of each head
@@ -256,6 +286,24 @@ def logical(model, name, tensor):
     return {name: tensor}
 
 
+def in_groups(config, scores):
+    """The scores by which experts are chosen: where they lie in groups, those of groups that a token does not take are 0."""
+    if not getattr(config, "n_group", None):
+        return scores
+    by_group = scores.unflatten(-1, (config.n_group, -1))
+    taken = by_group.amax(-1).topk(config.topk_group, -1).indices
+    return (by_group * torch.zeros(by_group.shape[:-1], dtype=scores.dtype).scatter(-1, taken, 1)[..., None]).flatten(-2)
+
+
+def balancing_loss(config, router_logits):
+    if not getattr(config, "n_group", None):
+        return load_balancing_loss_func(router_logits, config.num_experts, config.num_experts_per_tok)
+    probs = torch.cat(list(router_logits)).softmax(-1)
+    chosen = in_groups(config, probs.detach()).topk(config.num_experts_per_tok, -1).indices
+    share = torch.nn.functional.one_hot(chosen, config.num_experts).to(probs.dtype).mean(0).sum(0)
+    return config.num_experts * (share * probs.mean(0)).sum()
+
+
 def forward(model, tokens, documents):
     """Returns (logits, loss, aux_loss or None, router logits)."""
     is_sparse = hasattr(model.config, "num_experts")
@@ -271,7 +319,7 @@ def forward(model, tokens, documents):
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
     aux_loss = None
     if is_sparse:
-        aux_loss = load_balancing_loss_func(out.router_logits, model.config.num_experts, model.config.num_experts_per_tok)
+        aux_loss = balancing_loss(model.config, out.router_logits)
     return logits, loss, aux_loss, out.router_logits if is_sparse else ()
 
 
@@ -341,7 +389,11 @@ def smallest_margin(model, tokens, documents):
     for router in routers:
         k = model.config.num_experts_per_tok
         if k < model.config.num_experts:
-            best = router.softmax(-1).topk(k + 1, dim=-1).values
+            scores = router.softmax(-1)
+            if getattr(model.config, "n_group", None):
+                best = scores.unflatten(-1, (model.config.n_group, -1)).amax(-1).topk(model.config.topk_group + 1, dim=-1).values
+                margins.append(float((best[:, -2] - best[:, -1]).min()))
+            best = in_groups(model.config, scores).topk(k + 1, dim=-1).values
             margins.append(float((best[:, -2] - best[:, -1]).min()))
     return min(margins, default=1.0)
 

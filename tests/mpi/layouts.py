@@ -309,7 +309,7 @@ def draw_positions(r, f):
             f["model.rope_scaling.attention_factor"] = 1.2
 
 
-RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3", "gemma2", "gemma3_text"], "olmoe": ["mixtral", "mixtral", "qwen2_moe"]}
+RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3", "gemma2", "gemma3_text"], "olmoe": ["mixtral", "mixtral", "qwen2_moe", "deepseek_v2"]}
 WITH_WINDOWS = ("qwen2_moe", "gemma2", "gemma3_text", "phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
 
 
@@ -333,6 +333,21 @@ def change_family(r, f):
     if family == "qwen2_moe":
         f["model.num_shared_experts"] = max(1, f.get("model.num_shared_experts", 0))
         f["model.shared_expert_intermediate_size"] = r.choice([0, 2]) * f["model.intermediate_size"]
+    if family == "deepseek_v2":
+        f["model.num_shared_experts"] = max(1, f.get("model.num_shared_experts", 0))
+        f["model.num_key_value_heads"] = 0
+        f["model.norm_topk_prob"] = False
+        f["model.q_lora_rank"] = r.choice([0, 3, 9])  # a norm of one number has a gradient that is zero by algebra
+        f["model.kv_lora_rank"] = r.choice([3, 7, 16])
+        f["model.qk_nope_head_dim"], f["model.qk_rope_head_dim"] = r.choice([2, 6, 8]), r.choice([2, 4, 10])
+        f["model.v_head_dim"] = r.choice([1, 5, 8, 24])
+        for key in [key for key in f if key.startswith("model.rope_scaling.")]:
+            del f[key]
+        groups = [n for n in range(2, f["model.num_experts"] + 1) if f["model.num_experts"] % n == 0]
+        if groups and r.random() < 0.5:
+            f["model.n_group"] = r.choice(groups)
+            least = -(-f["model.num_experts_per_tok"] * f["model.n_group"] // f["model.num_experts"])
+            f["model.topk_group"] = r.randrange(least, f["model.n_group"] + 1)
     if family in ("gemma2", "gemma3_text"):
         f["model.query_pre_attn_scalar"] = r.choice([0, 3, 100])
         f["model.final_logit_softcapping"] = r.choice([0, 2.0, 30.0])

@@ -6,6 +6,8 @@
 namespace athanor::inline arch {
 namespace {
 
+constexpr double kLatentEps = 1e-6;  // as in `transformers`, whatever rms_norm_eps is
+
 ParameterSpec norm_scale(const AttentionSpec& a, const std::string& name, const LinearSpec& normed) {
   const bool whole = a.qk_norm == QkNorm::kWhole;
   return {.name = name,
@@ -42,9 +44,56 @@ void turn_partly(AttentionSpec& a, int64_t rotated) {
   }
 }
 
+// A latent's matrix and norm are the same on all tensor ranks, of which each knows the gradient of its heads.
+LatentSpec make_latent(const AttentionSpec& a, const ModelConfig& m, const std::string& down, const std::string& norm,
+                       int64_t rank) {
+  LatentSpec latent{{a.name + "." + down, rank, m.hidden_size, Role::kLatent, a.layer},
+                    {.name = a.name + "." + norm, .layer = a.layer, .width = rank, .eps = kLatentEps}};
+  latent.down.gradient = latent.norm.gradient = TensorGradient::kOfHeads;
+  return latent;
+}
+
+// Makes of queries, keys and values those that read latents. Files have the dims that positions turn after the others.
+void make_latents(AttentionSpec& a, const ModelConfig& m, const FamilyNames& names) {
+  const int64_t turned = m.qk_rope_head_dim, rank = m.kv_lora_rank, of_values = m.v_head_dim,
+                of_keys = m.qk_nope_head_dim;
+  if (m.q_lora_rank > 0) {
+    a.query_latent = make_latent(a, m, names.query_down, names.query_down_norm, m.q_lora_rank);
+    a.query.name = a.name + "." + names.query_up;
+    a.query.columns = m.q_lora_rank;
+  }
+  a.query.form.heads = a.heads, a.query.form.head_step = a.head_dim;
+  a.query.form.rotated = turned, a.query.form.interleaved = true;
+  a.key_value_latent = make_latent(a, m, names.latent, names.key_value_norm, rank);
+  a.key_value_latent->down.form = {.fused = a.name + "." + names.key_value_down, .rows = rank + turned};
+  a.shared_key = {a.name + "." + names.shared_key, turned, m.hidden_size, Role::kLatent, a.layer};
+  a.shared_key->gradient = TensorGradient::kOfHeads;
+  a.shared_key->form = a.key_value_latent->down.form;
+  a.shared_key->form.first_row = rank, a.shared_key->form.head_step = turned;
+  a.shared_key->form.rotated = turned, a.shared_key->form.interleaved = true;
+  a.key.rows = a.heads * of_keys, a.value.rows = a.heads * of_values;
+  a.key.columns = a.value.columns = rank;
+  a.key.form = {.fused = a.name + "." + names.key_value_up,
+                .rows = a.heads * (of_keys + of_values),
+                .heads = a.heads,
+                .head_step = of_keys + of_values};
+  a.value.form = a.key.form;
+  a.value.form.first_row = of_keys;
+  const RopeScaling& r = m.rope_scaling;
+  const double temperature =
+      r.type() == RopeType::kDefault || r.mscale_all_dim == 0 ? 1 : 0.1 * r.mscale_all_dim * std::log(r.factor) + 1;
+  a.scale = temperature * temperature / std::sqrt(static_cast<double>(a.head_dim));
+}
+
 }  // namespace
 
 void AttentionSpec::append_parameters(std::vector<ParameterSpec>& all) const {
+  for (const auto* latent : {&query_latent, &key_value_latent}) {
+    if (!*latent) continue;
+    (*latent)->down.append_parameters(all);
+    (*latent)->norm.append_parameters(all);
+  }
+  if (shared_key) shared_key->append_parameters(all);
   for (const LinearSpec* linear : {&query, &key, &value, &out}) linear->append_parameters(all);
   if (qk_norm == QkNorm::kNone) return;
   all.push_back(norm_scale(*this, query_norm, query));
@@ -52,14 +101,18 @@ void AttentionSpec::append_parameters(std::vector<ParameterSpec>& all) const {
 }
 
 double AttentionSpec::projection_flops(double tokens) const {
-  return query.flops(tokens) + key.flops(tokens) + value.flops(tokens) + out.flops(tokens);
+  double flops = query.flops(tokens) + key.flops(tokens) + value.flops(tokens) + out.flops(tokens);
+  for (const auto* latent : {&query_latent, &key_value_latent})
+    if (*latent) flops += (*latent)->down.flops(tokens);
+  return flops + (shared_key ? shared_key->flops(tokens) : 0);
 }
 
 // A token attends to itself and those before it: to half of a sequence on average, less what the window leaves out.
 double AttentionSpec::score_flops(double tokens, double seq_len) const {
   const double far = window > 0 ? std::max(seq_len - static_cast<double>(window), 0.0) : 0;
   const double attended = (seq_len + 1) / 2 - far * (far + 1) / 2 / seq_len;
-  return 2 * matmul_flops(tokens, attended, static_cast<double>(query.rows));
+  return matmul_flops(tokens, attended, static_cast<double>(query.rows)) +
+         matmul_flops(tokens, attended, static_cast<double>(heads * value_dim));
 }
 
 AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::string& prefix) {
@@ -68,7 +121,8 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   AttentionSpec a;
   a.name = prefix + names.attention;
   a.layer = layer;
-  a.heads = m.num_attention_heads, a.kv_heads = m.kv_heads(), a.head_dim = m.head_dim();
+  a.heads = m.num_attention_heads, a.kv_heads = m.kv_heads();
+  a.head_dim = m.head_dim(), a.value_dim = m.value_dim();
   const auto linear = [&](const std::string& name, int64_t rows, int64_t columns, Role role, int tensor) {
     const bool of_key_heads = role == Role::kKey || role == Role::kValue;
     LinearSpec spec{a.name + "." + name, rows, columns, role, layer, tensor, of_key_heads};
@@ -79,10 +133,13 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   a.query = linear(names.query, a.heads * a.head_dim, m.hidden_size, Role::kQuery, 0);
   a.key = linear(names.key, a.kv_heads * a.head_dim, m.hidden_size, Role::kKey, 0);
   a.value = linear(names.value, a.kv_heads * a.head_dim, m.hidden_size, Role::kValue, 0);
-  a.out = linear(names.attention_out, m.hidden_size, a.heads * a.head_dim, Role::kAttentionOut, 1);
+  a.out = linear(names.attention_out, m.hidden_size, a.heads * a.value_dim, Role::kAttentionOut, 1);
   a.out.deviation = residual_deviation(m);
   if (!names.fused_qkv.empty()) fuse(a, names.fused_qkv, family.qkv_by_heads);
-  if (m.rotated_dims() < a.head_dim) turn_partly(a, m.rotated_dims());
+  if (m.has_latents())
+    make_latents(a, m, names);
+  else if (m.rotated_dims() < a.head_dim)
+    turn_partly(a, m.rotated_dims());
   a.qk_norm = family.qk_norm;
   a.query_norm = a.name + "." + names.query_norm + ".weight";
   a.key_norm = a.name + "." + names.key_norm + ".weight";

@@ -1,16 +1,29 @@
 #pragma once
 // Causal self-attention of one layer: its parameters, and what is computed with them.
 
+#include <optional>
+
 #include "arch/blocks/linear.h"
+#include "arch/blocks/norm.h"
 #include "config/families.h"
 
 namespace athanor::inline arch {
 
+/// A vector of few dims, of which queries, or keys and values, are made (DeepSeek-V2, §2.1): norm(down(x)).
+struct LatentSpec {
+  LinearSpec down;
+  NormSpec norm;
+};
+
 struct AttentionSpec {
   std::string name;  ///< "model.layers.3.self_attn"
   int64_t layer = 0;
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  int64_t heads = 0, kv_heads = 0;
+  int64_t head_dim = 0, value_dim = 0;  ///< dims of a head's queries and keys, and of its values
   LinearSpec query, key, value, out;
+  std::optional<LatentSpec> query_latent, key_value_latent;  ///< what query, and key and value, read in place of x
+  /// The turned dims of the keys, which all heads share and which are made of x; `key` makes the others.
+  std::optional<LinearSpec> shared_key;
   QkNorm qk_norm = QkNorm::kNone;    ///< an RMSNorm of queries and keys …
   std::string query_norm, key_norm;  ///< … and the names of its scales
   double norm_eps = 0, norm_offset = 0;

@@ -11,6 +11,7 @@ void LinearSpec::append_parameters(std::vector<ParameterSpec>& all) const {
                  .layer = layer,
                  .sharded = {.tensor = tensor},
                  .of_key_heads = of_key_heads,
+                 .gradient = gradient,
                  .deviation = deviation,
                  .width = leaves ? WidthClass::kOutput : WidthClass::kHidden,
                  .form = form});

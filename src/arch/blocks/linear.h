@@ -16,8 +16,9 @@ struct LinearSpec {
   int tensor = -1;
   bool of_key_heads = false;
   bool has_bias = false;
-  double deviation = 1;  ///< ParameterSpec::deviation of the matrix
-  FileForm form = {};    ///< the form of the matrix in files; the bias lies beside it
+  double deviation = 1;                              ///< ParameterSpec::deviation of the matrix
+  TensorGradient gradient = TensorGradient::kWhole;  ///< ParameterSpec::gradient of the matrix
+  FileForm form = {};                                ///< the form of the matrix in files; the bias lies beside it
 
   std::string weight() const { return name + ".weight"; }
   std::string bias() const { return name + ".bias"; }

@@ -8,7 +8,7 @@ void NormSpec::append_parameters(std::vector<ParameterSpec>& out) const {
                    .shape = {width},
                    .role = role,
                    .layer = layer,
-                   .gradient = TensorGradient::kOfTokens,
+                   .gradient = gradient,
                    .initial = initial,
                    .width = width_class});
   };

@@ -15,6 +15,7 @@ struct NormSpec {
   double offset = 0;  ///< the scale is the weight plus this; with 1, weights begin as 0
   /// The class of its parameters: kOutput if a tied output layer, which is of class input, reads what it returns.
   WidthClass width_class = WidthClass::kInput;
+  TensorGradient gradient = TensorGradient::kOfTokens;  ///< ParameterSpec::gradient
 
   bool has_weight() const { return kind != NormKind::kLayerWithoutParameters; }
   bool has_bias() const { return kind == NormKind::kLayer; }

@@ -39,6 +39,7 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   s.score = m.score().value_or(RouterScore::kSoftmax);
   s.norm_topk_prob = m.norms_topk();
   s.scaling_factor = m.routed_scaling_factor;
+  s.groups = m.n_group, s.groups_taken = m.topk_group;
   return s;
 }
 

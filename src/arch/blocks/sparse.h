@@ -19,6 +19,7 @@ struct SparseSpec {
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;
   double scaling_factor = 1;
+  int64_t groups = 0, groups_taken = 0;  ///< groups of experts, from which a token takes some first; 0: none
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of router, chosen and shared experts for `tokens` tokens.

@@ -207,10 +207,27 @@ class Decoder {
     return linear.has_bias ? y + weight(linear.bias()) : y;
   }
 
+  Tensor latent(const Tensor& x, const std::optional<LatentSpec>& spec) const {
+    return spec ? norm(linear(x, spec->down), spec->norm) : x;
+  }
+
+  // Turns the dims that all heads share, which are pairs of the first and the second half, and joins each of these with
+  // that half of a head's own.
+  Tensor keys_of_latent(const AttentionSpec& a, const Tensor& x, const Sight& sight) const {
+    const Tensor own = linear(latent(x, a.key_value_latent), a.key).view({x.size(0), x.size(1), a.heads, -1});
+    Rotation of_shared = rotation_;
+    of_shared.frequency.resize(static_cast<size_t>(a.shared_key->rows / 2));
+    const Tensor shared = rotate(linear(x, *a.shared_key).unsqueeze(2), sight.position_BT, of_shared)
+                              .expand({x.size(0), x.size(1), a.heads, a.shared_key->rows});
+    const auto of_own = own.chunk(2, 3), of_all = shared.chunk(2, 3);
+    return at::cat({of_all[0], of_own[0], of_all[1], of_own[1]}, 3);
+  }
+
   // Returns queries or keys, [B, T, heads, head_dim]: projected, normed, clipped, rotated.
   Tensor project(const AttentionSpec& a, const Tensor& x, bool is_query, const Sight& sight) const {
     const std::string& scale = is_query ? a.query_norm : a.key_norm;
-    Tensor y = linear(x, is_query ? a.query : a.key);
+    if (a.key_value_latent && !is_query) return keys_of_latent(a, x, sight);
+    Tensor y = linear(is_query ? latent(x, a.query_latent) : x, is_query ? a.query : a.key);
     if (a.qk_norm == QkNorm::kWhole) y = rms_norm(y, weight(scale), a.norm_eps, a.norm_offset);
     if (a.clip > 0) y = y.clamp(-a.clip, a.clip);
     y = y.view({x.size(0), x.size(1), is_query ? a.heads : a.kv_heads, a.head_dim});
@@ -224,9 +241,9 @@ class Decoder {
     const auto by_head = [&](const Tensor& y) {  // [B, heads, T, head_dim], key heads repeated for their queries
       return y.repeat_interleave(a.heads / y.size(2), 2).transpose(1, 2);
     };
-    Tensor v = linear(x, a.value);
+    Tensor v = linear(latent(x, a.key_value_latent), a.value);
     if (a.clip > 0) v = v.clamp(-a.clip, a.clip);
-    v = by_head(v.view({batch, length, a.kv_heads, a.head_dim}));
+    v = by_head(v.view({batch, length, a.kv_heads, a.value_dim}));
     const Tensor q = by_head(project(a, x, true, sight)), k = by_head(project(a, x, false, sight));
     const double scale = a.scale > 0 ? a.scale : 1 / std::sqrt(static_cast<double>(a.head_dim));
     const Tensor scores = soft_cap(at::matmul(q, k.transpose(2, 3)) * scale, a.soft_cap);

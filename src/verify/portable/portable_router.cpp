@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <limits>
 #include <type_traits>
 
 #include "base/random.h"
@@ -72,6 +73,27 @@ std::vector<int64_t> count(const Tensor& mask_TE) {
 
 }  // namespace
 
+// Experts of groups that a token does not take get −∞: those whose best score, or of sigmoids the sum of the two best,
+// is below that of topk_group others.
+Tensor leave_out_groups(const ModelConfig& model, const Tensor& scores_TE) {
+  const int64_t tokens = scores_TE.size(0), size = model.num_experts / model.n_group;
+  const Tensor ordered = std::get<0>(at::sort(scores_TE.view({tokens, model.n_group, size}), 2, /*descending=*/true));
+  const int64_t counted = model.score() == RouterScore::kSigmoid ? std::min<int64_t>(2, size) : 1;
+  const Tensor value_TG = ordered.narrow(2, 0, counted).sum(2).contiguous();
+  const auto value = value_TG.accessor<double, 2>();
+  const Tensor result = scores_TE.clone();
+  for (int64_t t = 0; t < tokens; ++t) {
+    for (int64_t g = 0; g < model.n_group; ++g) {
+      int64_t better = 0;
+      for (int64_t other = 0; other < model.n_group; ++other)
+        better += value[t][other] > value[t][g] || (value[t][other] == value[t][g] && other < g);
+      if (better >= model.topk_group)
+        result[t].narrow(0, g * size, size).fill_(-std::numeric_limits<double>::infinity());
+    }
+  }
+  return result;
+}
+
 Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E, const RoutedTokens& tokens) {
   const ModelConfig& model = config.model;
   const int64_t experts = model.num_experts;
@@ -81,6 +103,7 @@ Routed route(const RunConfig& config, const Tensor& logits, const Tensor& bias_E
   Tensor chosen_by = scores;
   if (config.moe.router_noise > 0) chosen_by = scores_of(model, logits + noise_of(config, logits, tokens));
   if (bias_E.defined()) chosen_by = chosen_by + bias_E;
+  if (model.n_group > 0) chosen_by = leave_out_groups(model, chosen_by);
   const Choices chosen = choose_best(rows_of(chosen_by), model.num_experts_per_tok);
   const Choices taken = balance_groups(config, chosen, rows_of(scores), tokens.num_sequences);
   const Tensor chosen_TE = mask_of(chosen, experts), taken_TE = mask_of(taken, experts);

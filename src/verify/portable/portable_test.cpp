@@ -87,6 +87,18 @@ TEST_F(PortableTest, EveryFamilyComputesWhatItsDefinitionSays) {
   gated.model.num_shared_experts = 1;
   gated.model.shared_expert_intermediate_size = 12;
   expect_equal(gated, "qwen2_moe");
+  RunConfig latent = sparse("deepseek_v2");
+  latent.model.num_key_value_heads = latent.model.attention_head_dim = 0;
+  latent.model.num_shared_experts = 1;
+  latent.model.kv_lora_rank = 7, latent.model.qk_nope_head_dim = 4, latent.model.qk_rope_head_dim = 2;
+  latent.model.norm_topk_prob = false;
+  for (const int64_t of_values : {3, 9}) {  // less than queries and keys have, and more
+    latent.model.v_head_dim = of_values;
+    expect_equal(latent, "deepseek_v2");
+    latent.model.q_lora_rank = 5;
+    latent.model.num_experts = 8, latent.model.n_group = 4, latent.model.topk_group = 2;
+    latent.model.mlp_only_layers = {0};
+  }
   for (const char* family : {"starcoder2", "olmo3"}) {  // with layers in a window, and olmo3 with all kinds of them
     RunConfig config = dense(family);
     config.model.sliding_window = 4;
