@@ -139,34 +139,39 @@ struct ModelConfig {
             "width of a head (gemma2, gemma3_text, llama, mistral, mixtral, qwen3, qwen3_moe); 0 means hidden_size / "
             "num_attention_heads",
             between(0, kMaxWidth));
-    f.field(
-        "intermediate_size", intermediate_size,
-        "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen2_moe, qwen3_moe: of dense layers",
-        between(1, kMaxWidth));
-    f.field("num_experts", num_experts, "experts in each sparse layer (olmoe, mixtral, qwen2_moe, qwen3_moe)",
+    f.field("intermediate_size", intermediate_size,
+            "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen2_moe, qwen3_moe, deepseek_v2: "
+            "of dense layers",
+            between(1, kMaxWidth));
+    f.field("num_experts", num_experts,
+            "experts in each sparse layer (olmoe, mixtral, qwen2_moe, qwen3_moe, deepseek_v2)",
             between(0, kMaxExperts));
     f.field("num_experts_per_tok", num_experts_per_tok,
-            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen2_moe, qwen3_moe)",
+            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen2_moe, qwen3_moe, deepseek_v2)",
             between(0, kMaxExperts));
     f.field("moe_intermediate_size", moe_intermediate_size,
-            "width of each expert (qwen2_moe, qwen3_moe); 0 means intermediate_size", between(0, kMaxWidth));
+            "width of each expert (qwen2_moe, qwen3_moe, deepseek_v2); 0 means intermediate_size",
+            between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
-            "one layer in this many has experts, the others are dense (qwen2_moe, qwen3_moe)", between(1, kMaxLayers));
-    f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0 (qwen2_moe, qwen3_moe)");
+            "one layer in this many has experts, the others are dense (qwen2_moe, qwen3_moe, deepseek_v2)",
+            between(1, kMaxLayers));
+    f.field("mlp_only_layers", mlp_only_layers,
+            "layers without experts, counted from 0 (qwen2_moe, qwen3_moe, deepseek_v2)");
     f.field("norm_topk_prob", norm_topk_prob,
             "scale the chosen router probabilities to sum to 1 (olmoe, qwen2_moe, qwen3_moe; always in mixtral)");
     f.field("router_score", router_score,
             "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
             "DeepSeek-V3 (olmoe, mixtral, qwen2_moe, qwen3_moe; sigmoid cannot be exported)",
             one_of(words_of<RouterScore>()));
-    f.field("routed_scaling_factor", routed_scaling_factor,
-            "multiplies the weights of the chosen experts (olmoe, mixtral, qwen2_moe, qwen3_moe; other than 1 cannot "
-            "be exported)",
-            fp32_up_to(kMaxScale));
+    f.field(
+        "routed_scaling_factor", routed_scaling_factor,
+        "multiplies the weights of the chosen experts (olmoe, mixtral, qwen2_moe, qwen3_moe: other than 1 cannot be "
+        "exported; deepseek_v2)",
+        fp32_up_to(kMaxScale));
     f.field(
         "num_shared_experts", num_shared_experts,
         "experts that every token passes through in addition to the chosen ones (olmoe, mixtral, qwen3_moe; there they "
-        "cannot be exported; at least 1 in qwen2_moe)",
+        "cannot be exported; at least 1 in qwen2_moe and deepseek_v2)",
         between(0, kMaxExperts));
     f.field("shared_expert_intermediate_size", shared_expert_intermediate_size,
             "width of all shared experts together; 0: num_shared_experts times that of an expert",
