@@ -10,6 +10,7 @@
 #include "base/files.h"
 #include "base/log.h"
 #include "base/text.h"
+#include "checkpoint/hf_deepseek.h"
 #include "checkpoint/hf_members.h"
 #include "checkpoint/hf_rope.h"
 #include "checkpoint/json_members.h"
@@ -159,43 +160,6 @@ void read_logits(const Family& family, const Json& json, ModelConfig& m, std::ve
   if (family.scales_queries) m.query_pre_attn_scalar = members.size("query_pre_attn_scalar", m.query_pre_attn_scalar);
 }
 
-// `transformers` tells a q_lora_rank that is null, which is none, from one that is absent.
-void read_latents(const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
-  JsonMembers members(json, problems);
-  const auto given = json.find("q_lora_rank");
-  m.q_lora_rank = given != json.end() && given->is_null() ? 0 : members.size("q_lora_rank", m.q_lora_rank);
-  for (const auto& [key, size] : {std::pair{"kv_lora_rank", &m.kv_lora_rank},
-                                  {"qk_nope_head_dim", &m.qk_nope_head_dim},
-                                  {"qk_rope_head_dim", &m.qk_rope_head_dim},
-                                  {"v_head_dim", &m.v_head_dim}})
-    *size = members.size(key, *size);
-  const auto* heads = members.find("num_key_value_heads");
-  if (heads && *heads != m.num_attention_heads)
-    problems.push_back(fmt::format("num_key_value_heads = {} is not supported, only num_attention_heads ({})",
-                                   JsonMembers::shown(*heads), m.num_attention_heads));
-}
-
-// The first layers of DeepSeek's models are dense; experts of the others may lie in groups.
-void read_deepseek_layers(const Json& json, ModelConfig& m, std::vector<std::string>& problems) {
-  JsonMembers members(json, problems);
-  const int64_t dense = std::min(members.size("first_k_dense_replace", 0, 0), m.num_hidden_layers);
-  for (int64_t l = 0; l < std::min(dense, kMostLayers); ++l) m.mlp_only_layers.push_back(l);
-  if (!members.find("num_experts_per_tok")) problems.push_back("num_experts_per_tok is missing");
-  m.num_shared_experts = members.size("n_shared_experts", m.num_shared_experts);
-  m.routed_scaling_factor = members.number("routed_scaling_factor", m.routed_scaling_factor);
-  members.only("norm_topk_prob", false);
-  members.only("scoring_func", "softmax");
-  members.only("moe_layer_freq", 1);
-  const auto method = json.find("topk_method");
-  if (method == json.end() || *method == "greedy") return;
-  if (*method != "group_limited_greedy") {
-    problems.push_back(fmt::format("topk_method = {} is not supported, only \"greedy\" and \"group_limited_greedy\"",
-                                   JsonMembers::shown(*method)));
-    return;
-  }
-  m.n_group = members.size("n_group", 0), m.topk_group = members.size("topk_group", 0);
-}
-
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
   JsonMembers members(json, problems);
   ModelConfig m = family.defaults;
@@ -223,16 +187,16 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   if (family.positions == Positions::kRotary) read_hf_rope(family, json, m, problems);
   if (family.sparse) {
     // The class of Qwen2-MoE does not read the second name.
-    const int64_t local = family.has_shared_experts || family.dense_before
+    const int64_t local = family.has_shared_experts || family.deepseek_experts
                               ? m.num_experts
                               : members.size("num_local_experts", m.num_experts);
     m.num_experts = members.size(own("num_experts"), local);
     m.num_experts_per_tok = members.size("num_experts_per_tok", m.num_experts_per_tok);
-    if (!family.scales_routed) m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
+    if (!family.deepseek_experts) m.norm_topk_prob = family.norms_topk || members.boolean("norm_topk_prob", false);
   }
   if (family.mixed_layers) {
     m.moe_intermediate_size = members.size("moe_intermediate_size", m.moe_intermediate_size);
-    if (family.dense_before) return read_deepseek_layers(json, m, problems), m;
+    if (family.deepseek_experts) return read_deepseek_experts(json, m, problems), m;
     if (family.has_shared_experts)
       m.shared_expert_intermediate_size =
           members.size("shared_expert_intermediate_size", m.shared_expert_intermediate_size);
@@ -387,38 +351,20 @@ void write_logits(const Family& family, const ModelConfig& m, Json& json) {
     json["query_pre_attn_scalar"] = m.query_pre_attn_scalar > 0 ? m.query_pre_attn_scalar : m.head_dim();
 }
 
-void write_latents(const ModelConfig& m, Json& json) {
-  json["q_lora_rank"] = m.q_lora_rank > 0 ? Json(m.q_lora_rank) : Json();
-  json["kv_lora_rank"] = m.kv_lora_rank;
-  json["qk_nope_head_dim"] = m.qk_nope_head_dim;
-  json["qk_rope_head_dim"] = m.qk_rope_head_dim;
-  json["v_head_dim"] = m.v_head_dim;
-  json["num_key_value_heads"] = m.num_attention_heads;
-}
-
-void write_deepseek_layers(const ModelConfig& m, Json& json) {
-  json["first_k_dense_replace"] = m.num_hidden_layers - m.num_sparse_layers();
-  json["n_shared_experts"] = m.shared_intermediate_size() / m.expert_intermediate_size();
-  json["routed_scaling_factor"] = m.routed_scaling_factor;
-  json["topk_method"] = m.n_group > 0 ? "group_limited_greedy" : "greedy";
-  json["n_group"] = m.n_group > 0 ? Json(m.n_group) : Json();
-  json["topk_group"] = m.n_group > 0 ? Json(m.topk_group) : Json();
-}
-
 void write_experts(const Family& family, const HfConfig& config, Json& json) {
   const ModelConfig& m = config.model;
   if (family.sparse) {
     json[own_name(family, "num_experts")] = m.num_experts;
     json["num_experts_per_tok"] = m.num_experts_per_tok;
-    if (!family.norms_topk && !family.scales_routed) json["norm_topk_prob"] = m.norm_topk_prob;
-    if (!family.dense_before ||
+    if (!family.norms_topk && !family.deepseek_experts) json["norm_topk_prob"] = m.norm_topk_prob;
+    if (!family.deepseek_experts ||
         config.router_aux_loss_coef != family.default_aux_loss_coef)  // no member of DeepSeek's class
       json["router_aux_loss_coef"] = config.router_aux_loss_coef;
     json["output_router_logits"] = false;
   }
   if (family.mixed_layers) {
     json["moe_intermediate_size"] = m.expert_intermediate_size();
-    if (family.dense_before) return write_deepseek_layers(m, json);
+    if (family.deepseek_experts) return write_deepseek_experts(m, json);
     if (family.has_shared_experts) json["shared_expert_intermediate_size"] = m.shared_intermediate_size();
     json["decoder_sparse_step"] = m.decoder_sparse_step;
     json["mlp_only_layers"] = m.mlp_only_layers;

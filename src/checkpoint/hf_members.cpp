@@ -19,6 +19,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "attn_implementation",
                                                            "attn_pdrop",
                                                            "auto_map",
+                                                           "aux_loss_alpha",
                                                            "bad_words_ids",
                                                            "begin_suppress_tokens",
                                                            "cache_implementation",
@@ -32,6 +33,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "early_stopping",
                                                            "embd_pdrop",
                                                            "encoder_no_repeat_ngram_size",
+                                                           "ep_size",
                                                            "exponential_decay_length_penalty",
                                                            "finetuning_task",
                                                            "forced_bos_token_id",
@@ -65,6 +67,7 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "return_dict",
                                                            "return_dict_in_generate",
                                                            "sep_token_id",
+                                                           "seq_aux",
                                                            "sliding_window_size",
                                                            "summary_activation",
                                                            "summary_first_dropout",
@@ -86,9 +89,6 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "unsloth_fixed",
                                                            "unsloth_version",
                                                            "use_bfloat16",
-                                                           "aux_loss_alpha",
-                                                           "ep_size",
-                                                           "seq_aux",
                                                            "use_cache",
                                                            "use_mrope"};
 const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
@@ -170,21 +170,11 @@ bool is_of_others(const Family& family, const std::string& name) {
   static const std::set<std::string, std::less<>> rotary = {"partial_rotary_factor", "rope_parameters", "rope_scaling",
                                                             "rope_theta"};
   if (family.positions != Positions::kRotary && rotary.contains(name)) return true;
-  static const std::set<std::string, std::less<>> latents = {"first_k_dense_replace",
-                                                             "kv_lora_rank",
-                                                             "moe_layer_freq",
-                                                             "n_group",
-                                                             "n_routed_experts",
-                                                             "n_shared_experts",
-                                                             "q_lora_rank",
-                                                             "qk_nope_head_dim",
-                                                             "qk_rope_head_dim",
-                                                             "scoring_func",
-                                                             "topk_group",
-                                                             "topk_method",
-                                                             "v_head_dim"};
-  if (latents.contains(name)) return !family.latent_attention;
-  if (name == "routed_scaling_factor") return !family.scales_routed;
+  static const std::set<std::string, std::less<>> of_deepseek = {
+      "first_k_dense_replace", "kv_lora_rank", "moe_layer_freq",   "n_group",          "n_routed_experts",
+      "n_shared_experts",      "q_lora_rank",  "qk_nope_head_dim", "qk_rope_head_dim", "routed_scaling_factor",
+      "scoring_func",          "topk_group",   "topk_method",      "v_head_dim"};
+  if (of_deepseek.contains(name)) return !family.deepseek_experts;
   if (family.latent_attention && name == "head_dim") return false;
   if (!family.grouped_keys && !family.latent_attention && name == "num_key_value_heads") return true;
   if (name == "attn_logit_softcapping" || name == "final_logit_softcapping") return false;  // refused

@@ -301,7 +301,7 @@ Family gemma3_text() {
 // DeepSeek-AI 2024: keys and values are made of a small vector of each token, which is all that a cache has to hold.
 Family deepseek_v2() {
   Family f = named("deepseek_v2", "DeepseekV2ForCausalLM");
-  f.latent_attention = f.groups_experts = f.scales_routed = f.dense_before = true;
+  f.latent_attention = f.deepseek_experts = true;
   f.sparse = f.has_shared_experts = f.mixed_layers = true;
   f.grouped_keys = false;
   f.heads_divide_hidden = false;
@@ -403,21 +403,19 @@ std::vector<std::string> router_features(const ModelConfig& m) {
   std::vector<std::string> keys;
   if ((m.num_shared_experts > 0) != family_of(m).has_shared_experts)
     keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
-  if (m.score() != family_of(m).router_score) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
-  if (m.routed_scaling_factor != 1 && !family_of(m).scales_routed)
+  if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
+  if (m.routed_scaling_factor != 1 && !family_of(m).deepseek_experts)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
   return keys;
 }
 
 std::vector<std::string> beyond_family(const ModelConfig& m) {
   std::vector<std::string> keys = router_features(m);
-  if (family_of(m).dense_before) {  // its files tell the number of dense layers, which are the first
+  if (family_of(m).deepseek_experts) {
     const int64_t dense = m.num_hidden_layers - m.num_sparse_layers();
-    for (int64_t l = 0; l < dense; ++l)
-      if (m.is_sparse_layer(l)) {
-        keys.push_back("model.mlp_only_layers and model.decoder_sparse_step with dense layers after one with experts");
-        break;
-      }
+    int64_t first = 0;
+    while (first < m.num_hidden_layers && !m.is_sparse_layer(first)) ++first;
+    if (first < dense) keys.push_back(fmt::format("a dense layer after layer {}, which has experts", first));
     if (m.norm_topk_prob) keys.push_back("model.norm_topk_prob (true)");
     if (m.shared_intermediate_size() % m.expert_intermediate_size() != 0)
       keys.push_back(fmt::format("model.shared_expert_intermediate_size ({})", m.shared_expert_intermediate_size));

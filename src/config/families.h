@@ -65,12 +65,13 @@ struct FamilyNames {
   std::string query = "q_proj", key = "k_proj", value = "v_proj", attention_out = "o_proj", query_norm = "q_norm",
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
-              shared_experts = "shared_experts", query_down = "q_a_proj", query_down_norm = "q_a_layernorm",
-              query_up = "q_b_proj", latent = "kv_a_proj", shared_key = "k_rope_proj",
-              key_value_norm = "kv_a_layernorm",
-              key_value_down = "kv_a_proj_with_mqa",  ///< the tensor in files that has latent and shared_key …
-      key_value_up = "kv_b_proj",  ///< … and that which has the key and value that are made of them
-      shared_gate = "";            ///< a gate of the shared experts' result; "": there is none
+              shared_experts = "shared_experts",
+              shared_gate = "";  ///< a gate of the shared experts' result; "": there is none
+  /// Of attention with latents. In files key_value_down has latent and shared_key, and key_value_up the key and the
+  /// value that are made of them.
+  std::string query_down = "q_a_proj", query_down_norm = "q_a_layernorm", query_up = "q_b_proj", latent = "kv_a_proj",
+              shared_key = "k_rope_proj", key_value_norm = "kv_a_layernorm", key_value_down = "kv_a_proj_with_mqa",
+              key_value_up = "kv_b_proj";
   std::string fused_qkv = "";      ///< the tensor in files that has query, key and value; "" if none has
   std::string fused_gate_up = "";  ///< that which has gate and up of a dense layer
 };
@@ -103,18 +104,16 @@ struct Family {
   bool has_shared_experts = false;  ///< in each sparse layer, in its class too
   bool mixed_layers = false;        ///< experts have a separate width, and some layers may be dense
   bool latent_attention = false;    ///< has model.kv_lora_rank and the other sizes of latent attention
-  bool groups_experts = false;      ///< has model.n_group
-  bool scales_routed = false;       ///< its class has model.routed_scaling_factor, too
-  bool dense_before = false;        ///< config.json tells the dense layers by the number of the first ones
-  RouterScore router_score = RouterScore::kSoftmax;  ///< what its class computes
-  bool grouped_keys = true;                          ///< several query heads may share a key head
-  bool free_head_dim = false;                        ///< head_dim may be other than hidden_size / num_attention_heads
-  bool heads_divide_hidden = true;                   ///< `transformers` requires it even if head_dim is given
-  bool clips_qkv = false;                            ///< has model.clip_qkv
-  bool norms_topk = false;             ///< as if model.norm_topk_prob were true, which is no member of config.json
-  bool has_window = false;             ///< has model.sliding_window
-  bool mixes_windows = false;          ///< layers may differ in it: layer_types in config.json
-  bool windows_alternate = false;      ///< without layer_types, of the first layers only every second has the window
+  bool deepseek_experts = false;    ///< has model.n_group; its config.json has routed_scaling_factor, and the number of
+                                    ///< dense layers, which come first
+  bool grouped_keys = true;         ///< several query heads may share a key head
+  bool free_head_dim = false;       ///< head_dim may be other than hidden_size / num_attention_heads
+  bool heads_divide_hidden = true;  ///< `transformers` requires it even if head_dim is given
+  bool clips_qkv = false;           ///< has model.clip_qkv
+  bool norms_topk = false;          ///< as if model.norm_topk_prob were true, which is no member of config.json
+  bool has_window = false;          ///< has model.sliding_window
+  bool mixes_windows = false;       ///< layers may differ in it: layer_types in config.json
+  bool windows_alternate = false;   ///< without layer_types, of the first layers only every second has the window
   bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
   /// One layer in this many attends without the window, where model.full_attention_layers is empty; 0: none does.
   int64_t full_attention_every = 0;

@@ -106,9 +106,9 @@ void check_latents(const ModelConfig& m, Findings& found) {
 }
 
 void check_groups(const Family& family, const ModelConfig& m, Findings& found) {
-  found.require(family.groups_experts || m.n_group + m.topk_group == 0,
+  found.require(family.deepseek_experts || m.n_group + m.topk_group == 0,
                 "model.n_group and model.topk_group are for {} alone; set them to 0",
-                families_that(&Family::groups_experts));
+                families_that(&Family::deepseek_experts));
   if (m.n_group == 0) {
     found.require(m.topk_group == 0, "model.topk_group ({}) has no effect without model.n_group", m.topk_group);
     return;

@@ -1,6 +1,7 @@
 #pragma once
 // Scaling of rotary positions beyond the length that a model was first trained for. Names are those of `transformers`.
 
+#include <cmath>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -33,6 +34,8 @@ struct RopeScaling {
 
   /// Nothing if rope_type is no such word, as it may be in a model that has not been checked.
   std::optional<RopeType> type() const { return find_value<RopeType>(rope_type); }
+  /// YaRN's temperature of attention, §3.4, with a weight of its logarithm.
+  double temperature(double weight) const { return 0.1 * weight * std::log(factor) + 1; }
   bool operator==(const RopeScaling&) const = default;
 
   void describe(Fields& f) {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -79,6 +80,29 @@ TEST_F(Tee, ASlowReaderLosesNothing) {
   reader.join();
   EXPECT_EQ(got.size(), 1'988'895u);  // 9 × 2 + 90 × 3 + 900 × 4 + 9,000 × 5 + 90,000 × 6 + 200,001 × 7
   EXPECT_TRUE(got.ends_with("\n300000\n"));
+}
+
+TEST_F(Tee, ASlowReaderLosesNothingWhenAProcessThatIsNotOneOfTheProgramsEndsMeanwhile) {
+  Pipe slow;
+  std::string got;
+  std::thread reader;
+  {
+    const WaitedSignals signals;
+    OutputTee tee(OutputTee::Log::kLater, slow.write, slow.write, std::chrono::milliseconds(60'000));
+    const pid_t other = ::fork();
+    if (other == 0) ::usleep(500'000), ::_exit(0);
+    reader = std::thread([&] {
+      ::waitpid(other, nullptr, 0);  // from then on there is a SIGCHLD that nobody takes
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      char data[4096];
+      for (ssize_t size = 0; (size = ::read(slow.read, data, sizeof(data))) > 0;)
+        got.append(data, static_cast<size_t>(size));
+    });
+    run_programs({{{"/bin/sh", "-c", "seq 1 100000"}}}, signals, {.tee = &tee});
+    slow.close_write();
+  }
+  reader.join();
+  EXPECT_TRUE(got.ends_with("\n100000\n"));
 }
 
 TEST_F(Tee, AReaderThatHasGoneEndsNoProgram) {

@@ -87,6 +87,8 @@ struct LayerShape {
 /// choose among them evenly.
 LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier);
 
+inline constexpr double kNormRowsPerPartial = 64;  // as in ops/norm.cpp
+
 /// Simulates one layer of a stage on a tape. `forward` leaves the bytes that backward needs. `backward` releases them,
 /// except left() bytes, which live as long as the microbatch's graph: row statistics and the maps of routing.
 class LayerMemory {

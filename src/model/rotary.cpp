@@ -50,11 +50,11 @@ class YarnRamp {
   double low_, high_;
 };
 
-// YaRN's temperature of attention, §3.4.
+// What queries and keys are multiplied by.
 double yarn_scale(const RopeScaling& r) {
   if (r.attention_factor > 0) return r.attention_factor;
-  const auto temperature = [&](double weight) { return 0.1 * weight * std::log(r.factor) + 1; };
-  return r.mscale > 0 && r.mscale_all_dim > 0 ? temperature(r.mscale) / temperature(r.mscale_all_dim) : temperature(1);
+  const bool has_both = r.mscale > 0 && r.mscale_all_dim > 0;
+  return has_both ? r.temperature(r.mscale) / r.temperature(r.mscale_all_dim) : r.temperature(1);
 }
 
 }  // namespace

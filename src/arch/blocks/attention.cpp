@@ -79,9 +79,7 @@ void make_latents(AttentionSpec& a, const ModelConfig& m, const FamilyNames& nam
                 .head_step = of_keys + of_values};
   a.value.form = a.key.form;
   a.value.form.first_row = of_keys;
-  const RopeScaling& r = m.rope_scaling;
-  const double temperature =
-      r.type() == RopeType::kDefault || r.mscale_all_dim == 0 ? 1 : 0.1 * r.mscale_all_dim * std::log(r.factor) + 1;
+  const double temperature = m.rope_scaling.temperature(m.rope_scaling.mscale_all_dim);  // 1 without yarn
   a.scale = temperature * temperature / std::sqrt(static_cast<double>(a.head_dim));
 }
 
