@@ -119,7 +119,7 @@ INSTANTIATE_TEST_SUITE_P(TestAll, OnDevices,
 
 TEST_P(OnDevices, TheirLossesDifferFromTheCpusByWhatRoundingMakesOfThem) {
   const LayoutTrace expected = train_on_cpus(config_, world_);
-  const double rounding = rounding_of(expected, config_, world_);
+  const double rounding = rounding_of(expected, config_, world_).difference;
   ASSERT_GT(rounding, 0);
   const LayoutTrace& found = earliest().trace;
   EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config_.model.hidden_size));
@@ -155,7 +155,7 @@ TEST_P(OnDevicesWithoutKernels, TheirLossesDifferFromTheCpusByWhatRoundingMakesO
   const RunConfig config = config_of(GetParam());
   const int world = GetParam().degrees.world();
   const LayoutTrace expected = train_on_cpus(config, world);
-  const double rounding = rounding_of(expected, config, world);
+  const double rounding = rounding_of(expected, config, world).difference;
   guarded::set_kernels(false);
   const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 5}});
   guarded::set_kernels(true);
@@ -188,7 +188,7 @@ TEST_P(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingM
   config.optimizer.newton_schulz_dtype = "float32";
   config.optimizer.hessian_interval = 2;
   const LayoutTrace expected = train_on_cpus(config, world);
-  const double rounding = rounding_of(expected, config, world);
+  const double rounding = rounding_of(expected, config, world).difference;
   const LayoutTrace found = train_on_devices(config, world, {.order = {Order::Kind::kDrawn, 6}});
   EXPECT_LE(largest_difference(expected, found), ops::test::rounding_bound(rounding, config.model.hidden_size));
   EXPECT_EQ(found.transfers.waits, promised_transfers(config, world, config.moe.dispatch.word()).waits);

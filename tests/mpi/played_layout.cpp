@@ -32,9 +32,10 @@ nlohmann::ordered_json worst_number(const LayoutTrace& a, const LayoutTrace& b) 
 nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
   using Kind = guarded::Order::Kind;
   const LayoutTrace on_cpus = train_on_cpus(config, ranks);
-  const double rounding = rounding_of(on_cpus, config, ranks);
+  const LayoutRounding rounding = rounding_of(on_cpus, config, ranks);
   const LayoutTrace earliest = train_on_devices(config, ranks, {});
-  nlohmann::ordered_json result = {{"rounding", rounding},
+  nlohmann::ordered_json result = {{"rounding", rounding.difference},
+                                   {"cpus_choose_alike", rounding.same_choices},
                                    {"difference", largest_difference(on_cpus, earliest)},
                                    {"worst", worst_number(on_cpus, earliest)},
                                    {"same_targets", on_cpus.targets == earliest.targets},

@@ -34,9 +34,11 @@ def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_strea
     what = f"seed {seed}: {drawn.summary()}\n{drawn.toml()}{done.stdout}{done.stderr}"
     assert done.returncode == 0, what
     found = json.loads(done.stdout.splitlines()[-1])
-    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders, or that begin with weights
-    # one unit larger. Those may be equal by chance up to less than the unit roundoff of float32, in which the losses of tokens are.
+    # Two runs differ by at most four times what runs on CPUs differ by whose products are added in other orders, that begin with weights
+    # one unit larger, or that have fp32 where the layout sums or multiplies in bf16. Those may be equal by chance up to less than the
+    # unit roundoff of float32, in which the losses of tokens are.
     assert found["difference"] <= 4 * max(found["rounding"], 2**-24), what
-    assert found["same_targets"] and found["same_choices"], what
+    # So they choose alike where those runs on CPUs do.
+    assert found["same_targets"] and (found["same_choices"] or not found["cpus_choose_alike"]), what
     assert all(found["same_bits"].values()), what
     assert found["transfers"] == promised_transfers(found["promised"], drawn), what

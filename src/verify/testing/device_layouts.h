@@ -142,19 +142,32 @@ inline double largest_difference(const LayoutTrace& a, const LayoutTrace& b) {
   return largest;
 }
 
-/// Returns what rounding makes of a training on CPUs: how far those differ from `expected` whose products are added in
-/// other orders, that begin with weights one unit in the last place larger (which also shows how much an optimizer
-/// makes of a gradient that is rounding alone), or, if gradients are summed in bf16, those that sum them in fp32.
-inline double rounding_of(const LayoutTrace& expected, const RunConfig& config, int world_size) {
-  double rounding =
-      ops::test::difference_of_paths([&] { return largest_difference(expected, train_on_cpus(config, world_size)); });
-  rounding =
-      std::max(rounding, largest_difference(expected, train_on_cpus(config, world_size, {.scale = 1 + 0x1p-23})));
-  if (config.train.reduce_dtype == "bfloat16") {  // a sum between two values of bf16 may be rounded to either
-    RunConfig exact = config;
-    exact.train.reduce_dtype = "float32";
-    rounding = std::max(rounding, largest_difference(expected, train_on_cpus(exact, world_size)));
+/// What rounding makes of a training on CPUs.
+struct LayoutRounding {
+  double difference = 0;     ///< the largest relative one of any number
+  bool same_choices = true;  ///< routers count alike; a choice that turned may turn on devices, too
+
+  double add(const LayoutTrace& expected, const LayoutTrace& found) {
+    const double other = largest_difference(expected, found);
+    difference = std::max(difference, other);
+    same_choices = same_choices && expected.choices == found.choices;
+    return other;
   }
+};
+
+/// Returns how far those trainings on CPUs differ from `expected` whose products are added in other orders, that begin
+/// with weights one unit in the last place larger (which also shows how much an optimizer makes of a gradient that is
+/// rounding alone), or that have fp32 where gradients are summed, or Muon's matrices multiplied, in bf16.
+inline LayoutRounding rounding_of(const LayoutTrace& expected, const RunConfig& config, int world_size) {
+  LayoutRounding rounding;
+  ops::test::difference_of_paths([&] { return rounding.add(expected, train_on_cpus(config, world_size)); });
+  rounding.add(expected, train_on_cpus(config, world_size, {.scale = 1 + 0x1p-23}));
+  RunConfig exact = config;  // what lies between two values of bf16 may be rounded to either
+  exact.train.reduce_dtype = "float32";
+  exact.optimizer.newton_schulz_dtype = "float32";
+  if (config.train.reduce_dtype == "bfloat16" ||
+      (config.optimizer.name == "muon" && config.optimizer.newton_schulz_dtype == "bfloat16"))
+    rounding.add(expected, train_on_cpus(exact, world_size));
   return rounding;
 }
 
