@@ -10,8 +10,9 @@
 
 namespace athanor {
 
-/// Callback of long work that others wait for; it receives the number of bytes processed since the last call.
-using Worked = std::function<void(int64_t num_bytes)>;
+/// Callback of long work that others wait for, called from any thread; it receives the number of bytes or pieces that
+/// were done since the last call.
+using Worked = std::function<void(int64_t amount)>;
 
 /// Any number of threads may read from one object at the same time.
 class FileReader {

@@ -79,6 +79,15 @@ float f16_to_float(uint16_t bits) {
   return sign ? -magnitude : magnitude;
 }
 
+float f8_e4m3_to_float(uint8_t bits) {
+  const uint32_t sign = static_cast<uint32_t>(bits & 0x80) << 24;
+  const uint32_t exponent = (bits >> 3) & 0xF, fraction = bits & 0x7;
+  if ((bits & 0x7F) == 0x7F) return std::bit_cast<float>(sign | 0x7FC00000);
+  if (exponent > 0) return std::bit_cast<float>(sign | ((exponent + 127 - 7) << 23) | (fraction << 20));
+  const float magnitude = static_cast<float>(fraction) * 0x1p-9f;  // zero and subnormals: multiples of 2^-9
+  return sign ? -magnitude : magnitude;
+}
+
 bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* out) {
   switch (dtype) {
     case Dtype::kF32:
@@ -86,6 +95,7 @@ bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* 
       return true;
     case Dtype::kBF16: widen_each<uint16_t>(source, count, out, bf16_to_float); return true;
     case Dtype::kF16: widen_each<uint16_t>(source, count, out, f16_to_float); return true;
+    case Dtype::kF8E4M3: widen_each<uint8_t>(source, count, out, f8_e4m3_to_float); return true;
     case Dtype::kF64:
       widen_each<double>(source, count, out, [](double x) { return static_cast<float>(x); });
       return true;

@@ -34,10 +34,12 @@ std::optional<int64_t> num_elements(std::span<const int64_t> shape);
 std::string shape_text(std::span<const int64_t> shape);
 
 /// Widens `count` elements at `source` (of any alignment) to fp32. This is exact, except that F64 is rounded.
-/// @return false if `dtype` is not one of F32, BF16, F16, F64; then nothing is written.
+/// @return false if `dtype` is not one of F32, BF16, F16, F64, F8_E4M3; then nothing is written.
 bool widen_to_float(Dtype dtype, const std::byte* source, int64_t count, float* out);
 
 /// Widens a number of the type F16 (IEEE 754 half precision).
 float f16_to_float(uint16_t bits);
+/// Widens a number of the type F8_E4M3 (OCP's: without infinities, and 0x7F and 0xFF are no numbers).
+float f8_e4m3_to_float(uint8_t bits);
 
 }  // namespace athanor::inline checkpoint

@@ -80,7 +80,6 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   members.only("add_cross_attention", false);
   if (!family.has_window) members.absent("sliding_window");
   if (!family.clips_qkv) members.absent("clip_qkv");
-  members.absent("quantization_config");
 }
 
 // Reads layer_types, in which a layer is "full_attention" or "sliding_attention".
@@ -196,7 +195,7 @@ ModelConfig read_model(const Family& family, const Json& json, std::vector<std::
   }
   if (family.mixed_layers) {
     m.moe_intermediate_size = members.size("moe_intermediate_size", m.moe_intermediate_size);
-    if (family.deepseek_experts) return read_deepseek_experts(json, m, problems), m;
+    if (family.deepseek_experts) return read_deepseek_experts(family, json, m, problems), m;
     if (family.has_shared_experts)
       m.shared_expert_intermediate_size =
           members.size("shared_expert_intermediate_size", m.shared_expert_intermediate_size);
@@ -289,6 +288,7 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
   refuse_what_we_do_not_compute(family, json, problems);
   refuse_two_values(family, json, problems);
   config.unknown_members = find_unknown_members(family, json);
+  config.fp8 = read_block_size(json, problems);
   config.dropouts = read_dropouts(json, problems);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
@@ -301,6 +301,8 @@ HfConfig read_hf_config(const std::filesystem::path& path) { return parse_hf_con
 void warn_of_unknown_members(const HfConfig& config, const std::filesystem::path& folder) {
   std::vector<std::string> rates;
   for (const auto& [key, rate] : config.dropouts) rates.push_back(fmt::format("{} = {}", key, rate));
+  if (!config.left_out.empty())
+    log::warn("{}: {} is left out, as {} does", folder.string(), config.left_out, family_of(config.model).architecture);
   if (!rates.empty())
     log::warn("{}: config.json has {}: training is without dropout", folder.string(), join(rates, ", "));
   if (config.unknown_members.empty()) return;
@@ -364,7 +366,7 @@ void write_experts(const Family& family, const HfConfig& config, Json& json) {
   }
   if (family.mixed_layers) {
     json["moe_intermediate_size"] = m.expert_intermediate_size();
-    if (family.deepseek_experts) return write_deepseek_experts(m, json);
+    if (family.deepseek_experts) return write_deepseek_experts(family, m, json);
     if (family.has_shared_experts) json["shared_expert_intermediate_size"] = m.shared_intermediate_size();
     json["decoder_sparse_step"] = m.decoder_sparse_step;
     json["mlp_only_layers"] = m.mlp_only_layers;

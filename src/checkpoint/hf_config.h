@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "checkpoint/block_scales.h"
 #include "checkpoint/dtype.h"
 #include "checkpoint/router_rows.h"
 #include "config/model_config.h"
@@ -41,9 +42,13 @@ struct HfConfig {
   HfGeneration generation;             ///< that of the same folder; empty if only config.json was read
   /// Members of config.json that are neither read nor known to be without effect, as "key = value".
   std::vector<std::string> unknown_members;
+  std::optional<BlockSize> fp8;            ///< where matrices may be F8_E4M3, with factors of these blocks
   std::map<std::string, double> dropouts;  ///< rates above 0 by their members: told and kept, we train without
   double router_aux_loss_coef = 0.01;
-  RouterRows router_bias;  ///< router bias of a run; config.json has no place for it, so only zeros can be exported
+  RouterRows
+      router_bias;  ///< that of a run, or of files which have it; where they have not, only zeros can be exported
+  /// What a class leaves out of its files (Family::layer_left_out), as "model.layers.61 (13 tensors)"; "": nothing.
+  std::string left_out;
 
   std::optional<int64_t> eos_token_id() const {
     return eos_token_ids.empty() ? std::nullopt : std::optional(eos_token_ids.front());

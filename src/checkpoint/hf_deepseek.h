@@ -5,15 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "config/model_config.h"
+#include "config/families.h"
 
 namespace athanor::inline checkpoint {
 
 /// Read the members into `model`, whose other fields are set. Faults are added to `problems`.
 void read_latents(const nlohmann::json& json, ModelConfig& model, std::vector<std::string>& problems);
-void read_deepseek_experts(const nlohmann::json& json, ModelConfig& model, std::vector<std::string>& problems);
+void read_deepseek_experts(const Family& family, const nlohmann::json& json, ModelConfig& model,
+                           std::vector<std::string>& problems);
 
 void write_latents(const ModelConfig& model, nlohmann::json& json);
-void write_deepseek_experts(const ModelConfig& model, nlohmann::json& json);
+void write_deepseek_experts(const Family& family, const ModelConfig& model, nlohmann::json& json);
 
 }  // namespace athanor::inline checkpoint

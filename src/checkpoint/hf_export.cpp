@@ -22,7 +22,7 @@ namespace athanor::inline checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-/// A tensor of the files, and the parts of parameters that it has.
+/// A tensor of the files, and the parts of parameters that it has, or its values.
 struct StoredTensor {
   struct Piece {
     const ParameterSpec* parameter;
@@ -30,34 +30,44 @@ struct StoredTensor {
   };
   std::string name;
   Shape shape;
-  std::vector<Piece> pieces;
+  Dtype dtype;
+  std::vector<Piece> pieces = {};
+  std::vector<float> values = {};
 
   int64_t count() const { return num_elements(shape).value(); }
   /// The elements in a row; a vector has rows of one.
   int64_t width() const { return shape.size() > 1 ? shape.back() : 1; }
 };
 
-std::vector<StoredTensor> list_tensors(const std::vector<ParameterSpec>& parameters) {
+/// Weights have the type `dtype`; biases of routers are F32, as the class keeps them.
+std::vector<StoredTensor> list_tensors(const std::vector<ParameterSpec>& parameters, const HfConfig& config,
+                                       Dtype dtype) {
   std::vector<StoredTensor> tensors;
   std::map<std::string, size_t> known;
   for (const auto& parameter : parameters) {
     for (HfPart& part : hf_parts(parameter)) {
       const auto [found, is_new] = known.try_emplace(part.tensor, tensors.size());
-      if (is_new) tensors.push_back({part.tensor, part.shape, {}});
+      if (is_new) tensors.push_back({part.tensor, part.shape, dtype});
       tensors[found->second].pieces.push_back({&parameter, std::move(part)});
     }
   }
+  const std::vector<std::string> biases = hf_router_biases(config.model);
+  const std::vector<float> zeros(static_cast<size_t>(config.model.num_experts), 0.0f);
+  for (size_t i = 0; i < biases.size(); ++i)
+    tensors.push_back({.name = biases[i],
+                       .shape = {config.model.num_experts},
+                       .dtype = Dtype::kF32,
+                       .values = config.router_bias.empty() ? zeros : config.router_bias.at(i)});
   return tensors;
 }
 
 /// Returns consecutive tensors, as many as fit into a file.
-std::vector<std::span<const StoredTensor>> plan_shards(std::span<const StoredTensor> tensors, uint64_t element_bytes,
-                                                       uint64_t max_bytes) {
+std::vector<std::span<const StoredTensor>> plan_shards(std::span<const StoredTensor> tensors, uint64_t max_bytes) {
   std::vector<std::span<const StoredTensor>> shards;
   size_t begin = 0;
   uint64_t held = 0;
   for (size_t i = 0; i < tensors.size(); ++i) {
-    const uint64_t bytes = static_cast<uint64_t>(tensors[i].count()) * element_bytes;
+    const uint64_t bytes = static_cast<uint64_t>(tensors[i].count()) * dtype_size(tensors[i].dtype);
     if (i > begin && held + bytes > max_bytes) {
       shards.push_back(tensors.subspan(begin, i - begin));
       begin = i;
@@ -109,33 +119,40 @@ void read_rows(const StoredTensor& tensor, int64_t first, std::span<float> out, 
 /// Returns how many elements of a tensor are read at once: some four megabytes, in whole rows if it has several parts.
 int64_t elements_at_once(const StoredTensor& tensor) {
   constexpr int64_t kBlockElements = 1 << 20;
-  if (tensor.pieces.size() == 1 && tensor.pieces[0].part.is_contiguous()) return kBlockElements;
+  if (tensor.pieces.empty() || (tensor.pieces.size() == 1 && tensor.pieces[0].part.is_contiguous()))
+    return kBlockElements;
   const int64_t width = tensor.width();
   return std::max<int64_t>(1, kBlockElements / width) * width;
 }
 
-void write_shard(const fs::path& path, std::span<const StoredTensor> tensors, Dtype dtype, const ParameterReader& read,
+/// Reads elements [first, first + out.size()) of a tensor; unless it is one part as it lies, whole rows.
+void read_elements(const StoredTensor& tensor, int64_t first, std::span<float> out, const ParameterReader& read) {
+  if (tensor.pieces.empty()) {
+    std::copy_n(tensor.values.begin() + first, out.size(), out.begin());
+  } else if (const auto& [parameter, part] = tensor.pieces[0]; tensor.pieces.size() == 1 && part.is_contiguous()) {
+    read(*parameter, part.first + first, out);
+  } else {
+    read_rows(tensor, first, out, read);
+  }
+}
+
+void write_shard(const fs::path& path, std::span<const StoredTensor> tensors, const ParameterReader& read,
                  const Worked& worked) {
   std::vector<TensorSpec> specs;
-  for (const auto& tensor : tensors) specs.push_back({tensor.name, dtype, tensor.shape});
+  for (const auto& tensor : tensors) specs.push_back({tensor.name, tensor.dtype, tensor.shape});
   SafetensorsWriter writer(path, specs, {{"format", "pt"}});  // without it, transformers refuses the file
   std::vector<float> block;
   for (const auto& tensor : tensors) {
-    const auto& [parameter, part] = tensor.pieces[0];
-    const bool as_it_lies = tensor.pieces.size() == 1 && part.is_contiguous();
     const int64_t at_once = elements_at_once(tensor), count = tensor.count();
     for (int64_t at = 0; at < count; at += at_once) {
       block.resize(static_cast<size_t>(std::min(at_once, count - at)));
-      if (as_it_lies)
-        read(*parameter, part.first + at, block);
-      else
-        read_rows(tensor, at, block, read);
+      read_elements(tensor, at, block, read);
       if (const int injected = fault_errno("export.block")) {
         errno = injected;
         fail_errno("cannot write", path.string());
       }
-      writer.append_floats(dtype, block);
-      if (worked) worked(static_cast<int64_t>(block.size() * dtype_size(dtype)));
+      writer.append_floats(tensor.dtype, block);
+      if (worked) worked(static_cast<int64_t>(block.size() * dtype_size(tensor.dtype)));
     }
   }
   writer.commit();
@@ -146,9 +163,9 @@ struct WeightFiles {
   std::vector<StoredTensor> tensors;
   std::vector<std::span<const StoredTensor>> shards;  // shards of tensors
 
-  WeightFiles(const std::vector<ParameterSpec>& parameters, const HfExportOptions& options)
-      : tensors(list_tensors(parameters)),
-        shards(plan_shards(tensors, dtype_size(options.dtype), options.max_shard_bytes)) {}
+  WeightFiles(const std::vector<ParameterSpec>& parameters, const HfConfig& config, const HfExportOptions& options)
+      : tensors(list_tensors(parameters, config, options.dtype)),
+        shards(plan_shards(tensors, options.max_shard_bytes)) {}
 
   std::string name(size_t i) const {
     return shards.size() == 1 ? kHfWeightsName : fmt::format("model-{:05}-of-{:05}.safetensors", i + 1, shards.size());
@@ -156,31 +173,31 @@ struct WeightFiles {
 };
 
 /// Writes every team.size-th file.
-void write_own_weights(const fs::path& folder, const WeightFiles& files, const ParameterReader& read, Dtype dtype,
+void write_own_weights(const fs::path& folder, const WeightFiles& files, const ParameterReader& read,
                        const Team& team) {
   for (size_t i = static_cast<size_t>(team.index); i < files.shards.size(); i += static_cast<size_t>(team.size))
-    write_shard(folder / files.name(i), files.shards[i], dtype, read, team.worked);
+    write_shard(folder / files.name(i), files.shards[i], read, team.worked);
 }
 
 /// Writes which tensor is in which file; a single file needs no index.
-void write_index(const fs::path& folder, const WeightFiles& files, Dtype dtype) {
+void write_index(const fs::path& folder, const WeightFiles& files) {
   if (files.shards.size() == 1) return;
   nlohmann::json weight_map = nlohmann::json::object();
-  int64_t num_elements_in_all = 0;
+  uint64_t total_size = 0;
   for (size_t i = 0; i < files.shards.size(); ++i) {
     for (const auto& tensor : files.shards[i]) {
       weight_map[tensor.name] = files.name(i);
-      num_elements_in_all += tensor.count();
+      total_size += static_cast<uint64_t>(tensor.count()) * dtype_size(tensor.dtype);
     }
   }
-  const auto total_size = static_cast<uint64_t>(num_elements_in_all) * dtype_size(dtype);
   const nlohmann::json index{{"metadata", {{"total_size", total_size}}}, {"weight_map", weight_map}};
   write_file_atomically(folder / kHfIndexName, index.dump(2) + "\n");
 }
 
 void refuse_beyond_family(const HfConfig& config) {
   auto beyond = beyond_family(config.model);
-  if (any_nonzero(config.router_bias)) beyond.push_back("a router bias (moe.bias_update_rate)");
+  if (any_nonzero(config.router_bias) && family_of(config.model).names.router_bias.empty())
+    beyond.push_back("a router bias (moe.bias_update_rate)");
   ATHANOR_CHECK_CHECKPOINT(
       beyond.empty(),
       "cannot export: the model has {}, and the class of family {} in transformers ({}) nothing of "
@@ -243,10 +260,10 @@ void export_hf_folder(const fs::path& folder, const HfConfig& config, const Para
     return staged->staging().string();
   });
   const auto parameters = make_inventory(config.model);
-  const WeightFiles files(parameters, options);
-  team.on_all([&] { write_own_weights(staging, files, read, options.dtype, team); });
+  const WeightFiles files(parameters, config, options);
+  team.on_all([&] { write_own_weights(staging, files, read, team); });
   team.on_first([&] {
-    write_index(staging, files, options.dtype);
+    write_index(staging, files);
     if (taken) predecessor.move_now();
     fault_point("export.before_commit");
     staged->commit();

@@ -1,6 +1,7 @@
 #include "checkpoint/hf_import.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <utility>
 
@@ -35,9 +36,18 @@ std::map<std::string, std::vector<std::string>> read_index(const fs::path& path)
 std::string embedding_of(const ModelConfig& model) { return family_of(model).names.embedding + ".weight"; }
 std::string output_of(const ModelConfig& model) { return family_of(model).names.head + ".weight"; }
 
-/// Accepts buffers that older versions stored and every version can compute, and an output layer that is the embedding.
+/// Returns the beginning of the names of tensors that the class leaves out; "" if it reads all.
+std::string left_out_prefix(const ModelConfig& model) {
+  const Family& family = family_of(model);
+  if (!family.layer_left_out || model.num_hidden_layers > *family.layer_left_out) return "";
+  return fmt::format("{}.{}.", family.names.layers, *family.layer_left_out);
+}
+
+/// Accepts buffers that older versions stored and every version can compute, an output layer that is the embedding, and
+/// what the class leaves out.
 bool may_be_ignored(const std::string& name, const ModelConfig& model) {
   const auto& buffers = family_of(model).buffers;
+  if (const std::string left_out = left_out_prefix(model); !left_out.empty() && name.starts_with(left_out)) return true;
   return std::ranges::any_of(buffers, [&](const std::string& buffer) { return name.ends_with(buffer); }) ||
          (model.tie_word_embeddings && name == output_of(model));
 }
@@ -155,6 +165,10 @@ void HfFolder::settle_output_layer() {
   const auto &entry = a.file->entry(a.tensor), &other = b.file->entry(b.tensor);
   const bool readable =
       widen_to_float(entry.dtype, nullptr, 0, nullptr) && widen_to_float(other.dtype, nullptr, 0, nullptr);
+  if (entry.dtype == Dtype::kF8E4M3 || other.dtype == Dtype::kF8E4M3) {  // their factors may differ: both are read
+    config_.model.tie_word_embeddings = false;
+    return;
+  }
   if (entry.shape != other.shape || !readable) return;  // the embedding is checked later, and the other one is not read
   config_.model.tie_word_embeddings =
       have_same_values(*a.file, a.tensor, *b.file, b.tensor, num_elements(entry.shape).value_or(0));
@@ -174,7 +188,21 @@ const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::str
                            shape_text(part.shape)));
   if (!widen_to_float(entry.dtype, nullptr, 0, nullptr))
     return add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", found->second.tensor, dtype_name(entry.dtype)));
+  if (entry.dtype == Dtype::kF8E4M3 && (!config_.fp8 || entry.shape.size() != 2 || part.column_stride != 1))
+    return add(fmt::format("{} is F8_E4M3, which only a matrix may be that is not transposed, with quantization_config",
+                           found->second.tensor));
   return &found->second;
+}
+
+std::optional<BlockScales> HfFolder::claim_scales(const HfPart& part, const Stored& stored,
+                                                  std::vector<std::string>& problems) {
+  if (stored.file->entry(stored.tensor).dtype != Dtype::kF8E4M3) return std::nullopt;
+  const auto* scales =
+      claim({.tensor = part.tensor + "_scale_inv", .shape = config_.fp8->scales_of(part.shape)}, problems);
+  if (!scales) return std::nullopt;
+  if (const Dtype dtype = scales->file->entry(scales->tensor).dtype; dtype == Dtype::kF8E4M3)
+    problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", scales->tensor, dtype_name(dtype)));
+  return BlockScales{scales->file, scales->tensor, *config_.fp8, part.shape.back()};
 }
 
 HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<std::string>& problems) {
@@ -184,14 +212,32 @@ HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<s
   located.num_elements = parameter.num_elements();
   for (HfPart& part : parts) {
     const auto* stored = claim(part, problems);
-    if (stored) located.segments.push_back({stored->file, stored->tensor, std::move(part)});
+    if (!stored) continue;
+    auto scales = claim_scales(part, *stored, problems);
+    located.segments.push_back({stored->file, stored->tensor, std::move(part), std::move(scales)});
   }
   return located;
+}
+
+void HfFolder::read_router_bias(std::vector<std::string>& problems) {
+  for (const std::string& tensor : hf_router_biases(config_.model)) {
+    const auto* stored = claim({.tensor = tensor, .shape = {config_.model.num_experts}}, problems);
+    if (!stored) continue;
+    auto& row = config_.router_bias.emplace_back(static_cast<size_t>(config_.model.num_experts));
+    stored->file->read_floats(stored->tensor, 0, row);
+    if (!std::ranges::all_of(row, [](float value) { return std::isfinite(value); }))
+      problems.push_back(tensor + " is not finite");
+  }
 }
 
 void HfFolder::locate_parameters(const std::string& where) {
   std::vector<std::string> problems;
   for (const auto& parameter : parameters_) located_[parameter.name] = locate(parameter, problems);
+  read_router_bias(problems);
+  const std::string left_out = left_out_prefix(config_.model);
+  const auto is_left_out = [&](const auto& each) { return each.first.starts_with(left_out); };
+  if (const auto count = left_out.empty() ? 0 : std::ranges::count_if(stored_, is_left_out); count > 0)
+    config_.left_out = fmt::format("{} ({} tensors)", left_out.substr(0, left_out.size() - 1), count);
   for (const auto& [name, stored] : stored_) {
     if (!stored.used && !may_be_ignored(name, config_.model)) problems.push_back(stored.tensor + " is unexpected");
   }
@@ -218,16 +264,20 @@ std::shared_ptr<const HfFolder::Slab> HfFolder::slab(const Segment& segment, int
   return last.front();
 }
 
+void HfFolder::read_tensor(const Segment& segment, int64_t first, std::span<float> out) const {
+  segment.file->read_floats(segment.tensor, first, out);
+  if (segment.scales) multiply_by_scales(*segment.scales, first, out);
+}
+
 void HfFolder::read(const Segment& segment, int64_t first, std::span<float> out) const {
   constexpr int64_t kSlabElements = 1 << 20;
   const HfPart& part = segment.part;
-  if (part.is_contiguous()) return segment.file->read_floats(segment.tensor, part.at + first, out);
+  if (part.is_contiguous()) return read_tensor(segment, part.at + first, out);
   if (part.column_stride == 1) {  // there are other rows between its rows
     while (!out.empty()) {
       const int64_t row = first / part.columns, column = first % part.columns,
                     count = std::min<int64_t>(part.columns - column, std::ssize(out));
-      segment.file->read_floats(segment.tensor, part.at + row * part.row_stride + column,
-                                out.first(static_cast<size_t>(count)));
+      read_tensor(segment, part.at + row * part.row_stride + column, out.first(static_cast<size_t>(count)));
       first += count;
       out = out.subspan(static_cast<size_t>(count));
     }

@@ -6,6 +6,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -43,6 +44,7 @@ class HfFolder {
     const SafetensorsFile* file;
     std::string tensor;  // its name in the file
     HfPart part;
+    std::optional<BlockScales> scales = {};
   };
   /// Rows of a part that is stored transposed, of the last that were read: to read a row alone would be to read an
   /// element here and there all over the tensor.
@@ -72,9 +74,15 @@ class HfFolder {
   void add_prefix();
   void settle_output_layer();
   void locate_parameters(const std::string& where);
+  /// Reads elements [first, first + out.size()) of a part's tensor.
+  void read_tensor(const Segment& segment, int64_t first, std::span<float> out) const;
   /// Reads elements [first, first + out.size()) of a part.
   void read(const Segment& segment, int64_t first, std::span<float> out) const;
   std::shared_ptr<const Slab> slab(const Segment& segment, int64_t first_row, int64_t rows) const;
+  /// Returns the factors of a tensor that needs them. Otherwise as claim().
+  std::optional<BlockScales> claim_scales(const HfPart& part, const Stored& stored, std::vector<std::string>& problems);
+  /// Reads the biases of routers, if the family's files have them.
+  void read_router_bias(std::vector<std::string>& problems);
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
   /// Returns where the part's tensor is, and marks it as used; null, with a problem added, if it is missing or does not
   /// fit.

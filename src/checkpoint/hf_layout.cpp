@@ -1,6 +1,10 @@
 #include "checkpoint/hf_layout.h"
 
+#include <fmt/core.h>
+
 #include <string_view>
+
+#include "config/families.h"
 
 namespace athanor::inline checkpoint {
 namespace {
@@ -88,6 +92,18 @@ std::vector<HfPart> hf_stacked_parts(const ParameterSpec& parameter) {
     parts.push_back({experts + (is_down ? "down_proj" : "gate_up_proj"), shape, expert * rows * columns, rows, columns,
                      expert * of_expert + before, columns, 1});
   return parts;
+}
+
+std::vector<std::string> hf_router_biases(const ModelConfig& model) {
+  const FamilyNames& names = family_of(model).names;
+  std::vector<std::string> tensors;
+  if (names.router_bias.empty()) return tensors;
+  for (int64_t l = 0; l < model.num_hidden_layers; ++l) {
+    if (model.is_sparse_layer(l))
+      tensors.push_back(
+          fmt::format("{}.{}.{}.{}.{}", names.layers, l, names.feed_forward, names.router, names.router_bias));
+  }
+  return tensors;
 }
 
 }  // namespace athanor::inline checkpoint

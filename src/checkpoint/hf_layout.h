@@ -8,6 +8,7 @@
 
 #include "arch/parameter.h"
 #include "checkpoint/dtype.h"
+#include "config/model_config.h"
 
 namespace athanor::inline checkpoint {
 
@@ -38,5 +39,9 @@ std::vector<HfPart> hf_parts(const ParameterSpec& parameter);
 /// hidden size D are "...experts.gate_up_proj" [E, 2F, D] and "...experts.down_proj" [E, D, F]. Nothing for other
 /// parameters.
 std::vector<HfPart> hf_stacked_parts(const ParameterSpec& parameter);
+
+/// Returns the tensors of files, [experts] each, that have the biases of routers (router_rows.h), in the order of the
+/// sparse layers; nothing if the files of the model's family have none.
+std::vector<std::string> hf_router_biases(const ModelConfig& model);
 
 }  // namespace athanor::inline checkpoint

@@ -5,6 +5,7 @@
 
 #include "base/text.h"
 #include "checkpoint/json_members.h"
+#include "checkpoint/strict_json.h"
 
 namespace athanor::inline checkpoint {
 namespace {
@@ -51,6 +52,8 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "num_beam_groups",
                                                            "num_beams",
                                                            "num_labels",
+                                                           "num_mtp_layers",
+                                                           "num_nextn_predict_layers",
                                                            "num_return_sequences",
                                                            "output_attentions",
                                                            "output_hidden_states",
@@ -142,6 +145,7 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "reorder_and_upcast_attn",
                                                          "residual_dropout",
                                                          "rms_norm_eps",
+                                                         "rope_interleave",
                                                          "rope_local_base_freq",
                                                          "rope_parameters",
                                                          "rope_scaling",
@@ -173,7 +177,7 @@ bool is_of_others(const Family& family, const std::string& name) {
   static const std::set<std::string, std::less<>> of_deepseek = {
       "first_k_dense_replace", "kv_lora_rank", "moe_layer_freq",   "n_group",          "n_routed_experts",
       "n_shared_experts",      "q_lora_rank",  "qk_nope_head_dim", "qk_rope_head_dim", "routed_scaling_factor",
-      "scoring_func",          "topk_group",   "topk_method",      "v_head_dim"};
+      "rope_interleave",       "scoring_func", "topk_group",       "topk_method",      "v_head_dim"};
   if (of_deepseek.contains(name)) return !family.deepseek_experts;
   if (family.latent_attention && name == "head_dim") return false;
   if (!family.grouped_keys && !family.latent_attention && name == "num_key_value_heads") return true;

@@ -41,8 +41,8 @@ class SafetensorsFile {
   const TensorEntry& entry(const std::string& name) const;
   /// Returns the tensor's bytes. The format does not promise alignment: read elements by memcpy or `read_floats`.
   std::span<const std::byte> data(const std::string& name) const;
-  /// Reads elements [first, first + out.size()) as fp32, from F32, BF16, F16 or F64. The pages of a mapped file are
-  /// released afterwards.
+  /// Reads elements [first, first + out.size()) as fp32, from F32, BF16, F16, F64 or F8_E4M3. The pages of a mapped
+  /// file are released afterwards.
   /// @throws CheckpointError for another dtype or a range outside the tensor.
   void read_floats(const std::string& name, int64_t first, std::span<float> out) const;
   /// Reads `count` runs of `length` elements, of which the first begins at element `first` and each next one `stride`

@@ -7,11 +7,9 @@
 #include <string>
 #include <vector>
 
-namespace athanor::inline checkpoint {
+#include "base/file_reader.h"
 
-/// Takes the number of bytes or pieces of long work that were done since the last call; others may be waiting for the
-/// work. Called from any thread.
-using Worked = std::function<void(int64_t amount)>;
+namespace athanor::inline checkpoint {
 
 struct Team {
   int index = 0, size = 1;  ///< number of this member, from 0 (the first member), and number of members

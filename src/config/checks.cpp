@@ -83,7 +83,7 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
 void check_exportable(const RunConfig& config, Findings& found) {
   if (config.checkpoint.model_interval == 0) return;
   auto beyond = beyond_family(config.model);
-  if (config.moe.bias_update_rate > 0) {
+  if (config.moe.bias_update_rate > 0 && family_of(config.model).names.router_bias.empty()) {
     beyond.push_back(fmt::format("moe.bias_update_rate ({})", config.moe.bias_update_rate));
   }
   found.require(

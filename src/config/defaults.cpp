@@ -27,6 +27,7 @@ void choose_experts(ModelConfig& model, const std::function<bool(std::string_vie
   if (!model.from.empty() || !family || !family->sparse) return;
   if (!is_set("model.num_experts")) model.num_experts = std::max<int64_t>(16, model.num_experts_per_tok);
   if (!is_set("model.num_experts_per_tok")) model.num_experts_per_tok = std::clamp<int64_t>(model.num_experts, 1, 4);
+  if (!is_set("model.router_score")) model.router_score = family->defaults.router_score;
   if (family->has_shared_experts && !is_set("model.num_shared_experts")) model.num_shared_experts = 1;
 }
 

@@ -321,6 +321,35 @@ Family deepseek_v2() {
   return f;
 }
 
+// DeepSeek-AI 2024, "DeepSeek-V3 Technical Report", §2.1.2: sigmoids, and a bias of each expert that balances without a
+// loss. Its published files have a 62nd layer, for the prediction of a further token (§2.2).
+Family deepseek_v3() {
+  Family f = deepseek_v2();
+  f.name = "deepseek_v3";
+  f.architecture = "DeepseekV3ForCausalLM";
+  f.names.router_bias = "e_score_correction_bias";
+  f.router_score = RouterScore::kSigmoid;
+  f.layer_left_out = 61;
+  f.config_aliases = {};
+  f.defaults = defaults(129280, 7168, 61, 128, 0, 18432, 4096, 1e-6);
+  f.defaults.num_experts = 256;
+  f.defaults.num_experts_per_tok = 8;
+  f.defaults.moe_intermediate_size = 2048;
+  f.defaults.num_shared_experts = 1;
+  f.defaults.routed_scaling_factor = 2.5;
+  f.defaults.norm_topk_prob = true;
+  f.defaults.router_score = "sigmoid";
+  f.defaults.n_group = 8;
+  f.defaults.topk_group = 4;
+  f.defaults.q_lora_rank = 1536;
+  f.defaults.kv_lora_rank = 512;
+  f.defaults.qk_nope_head_dim = f.defaults.v_head_dim = 128;
+  f.defaults.qk_rope_head_dim = 64;
+  f.default_bos = 0;
+  f.default_eos = 1;
+  return f;
+}
+
 // Radford et al. 2019; the sizes are those of its smallest model.
 Family gpt2() {
   Family f = named("gpt2", "GPT2LMHeadModel");
@@ -373,9 +402,10 @@ std::vector<std::string> activation_names(FeedForwardKind kind) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {
-      olmo(),    olmo2(),   olmo3(),      olmoe(), llama(),    qwen2(), qwen2_moe(), qwen3(),       qwen3_moe(),
-      mistral(), mixtral(), starcoder2(), gpt2(),  gpt_neox(), phi3(),  gemma2(),    gemma3_text(), deepseek_v2()};
+  static const std::vector<Family> all = {olmo(),    olmo2(),       olmo3(),       olmoe(),      llama(),
+                                          qwen2(),   qwen2_moe(),   qwen3(),       qwen3_moe(),  mistral(),
+                                          mixtral(), starcoder2(),  gpt2(),        gpt_neox(),   phi3(),
+                                          gemma2(),  gemma3_text(), deepseek_v2(), deepseek_v3()};
   return all;
 }
 
@@ -403,7 +433,7 @@ std::vector<std::string> router_features(const ModelConfig& m) {
   std::vector<std::string> keys;
   if ((m.num_shared_experts > 0) != family_of(m).has_shared_experts)
     keys.push_back(fmt::format("model.num_shared_experts ({})", m.num_shared_experts));
-  if (m.score() != RouterScore::kSoftmax) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
+  if (m.score() != family_of(m).router_score) keys.push_back(fmt::format("model.router_score ({})", m.router_score));
   if (m.routed_scaling_factor != 1 && !family_of(m).deepseek_experts)
     keys.push_back(fmt::format("model.routed_scaling_factor ({})", m.routed_scaling_factor));
   return keys;
@@ -416,7 +446,10 @@ std::vector<std::string> beyond_family(const ModelConfig& m) {
     int64_t first = 0;
     while (first < m.num_hidden_layers && !m.is_sparse_layer(first)) ++first;
     if (first < dense) keys.push_back(fmt::format("a dense layer after layer {}, which has experts", first));
-    if (m.norm_topk_prob) keys.push_back("model.norm_topk_prob (true)");
+    const bool sums_two = family_of(m).router_score == RouterScore::kSigmoid;  // a group's score is that of two experts
+    if (m.norm_topk_prob && !sums_two) keys.push_back("model.norm_topk_prob (true)");
+    if (sums_two && m.num_experts / std::max<int64_t>(m.n_group, 1) < 2)
+      keys.push_back(fmt::format("model.n_group ({}), groups of one expert", m.n_group));
     if (m.shared_intermediate_size() % m.expert_intermediate_size() != 0)
       keys.push_back(fmt::format("model.shared_expert_intermediate_size ({})", m.shared_expert_intermediate_size));
   }

@@ -66,7 +66,8 @@ struct FamilyNames {
               key_norm = "k_norm";
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
               shared_experts = "shared_experts",
-              shared_gate = "";  ///< a gate of the shared experts' result; "": there is none
+              shared_gate = "",  ///< a gate of the shared experts' result; "": there is none
+      router_bias = "";          ///< what is added to scores where experts are chosen; "": files have none
   /// Of attention with latents. In files key_value_down has latent and shared_key, and key_value_up the key and the
   /// value that are made of them.
   std::string query_down = "q_a_proj", query_down_norm = "q_a_layernorm", query_up = "q_b_proj", latent = "kv_a_proj",
@@ -106,14 +107,15 @@ struct Family {
   bool latent_attention = false;    ///< has model.kv_lora_rank and the other sizes of latent attention
   bool deepseek_experts = false;    ///< has model.n_group; its config.json has routed_scaling_factor, and the number of
                                     ///< dense layers, which come first
-  bool grouped_keys = true;         ///< several query heads may share a key head
-  bool free_head_dim = false;       ///< head_dim may be other than hidden_size / num_attention_heads
-  bool heads_divide_hidden = true;  ///< `transformers` requires it even if head_dim is given
-  bool clips_qkv = false;           ///< has model.clip_qkv
-  bool norms_topk = false;          ///< as if model.norm_topk_prob were true, which is no member of config.json
-  bool has_window = false;          ///< has model.sliding_window
-  bool mixes_windows = false;       ///< layers may differ in it: layer_types in config.json
-  bool windows_alternate = false;   ///< without layer_types, of the first layers only every second has the window
+  RouterScore router_score = RouterScore::kSoftmax;  ///< the only one that its class has
+  bool grouped_keys = true;                          ///< several query heads may share a key head
+  bool free_head_dim = false;                        ///< head_dim may be other than hidden_size / num_attention_heads
+  bool heads_divide_hidden = true;                   ///< `transformers` requires it even if head_dim is given
+  bool clips_qkv = false;                            ///< has model.clip_qkv
+  bool norms_topk = false;             ///< as if model.norm_topk_prob were true, which is no member of config.json
+  bool has_window = false;             ///< has model.sliding_window
+  bool mixes_windows = false;          ///< layers may differ in it: layer_types in config.json
+  bool windows_alternate = false;      ///< without layer_types, of the first layers only every second has the window
   bool sliding_window_switch = false;  ///< in config.json, sliding_window counts only if use_sliding_window is true
   /// One layer in this many attends without the window, where model.full_attention_layers is empty; 0: none does.
   int64_t full_attention_every = 0;
@@ -131,6 +133,8 @@ struct Family {
   std::map<std::string, std::string> names_of_class;
   /// The ends of names of tensors in files that every version can compute, and older versions stored.
   std::vector<std::string> buffers = {".rotary_emb.inv_freq"};
+  /// The layer whose tensors its class leaves out if the model has no such layer: one that predicts a further token.
+  std::optional<int64_t> layer_left_out;
   /// Values that `transformers` assumes for fields that config.json lacks.
   ModelConfig defaults;
   int64_t feed_forward_factor =

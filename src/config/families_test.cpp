@@ -25,7 +25,7 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
       "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
-      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, got "
+      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, deepseek_v3, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -42,17 +42,18 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED(
       "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen2_moe, qwen3_moe, "
-      "mixtral, deepseek_v2",
+      "mixtral, deepseek_v2, deepseek_v3",
       {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
   EXPECT_REFUSED(
-      "model.moe_intermediate_size (8) is for qwen2_moe, qwen3_moe, deepseek_v2 alone",
+      "model.moe_intermediate_size (8) is for qwen2_moe, qwen3_moe, deepseek_v2, deepseek_v3 alone",
       {"model.family=olmoe", "model.num_experts=4", "model.num_experts_per_tok=2", "model.moe_intermediate_size=8"});
   EXPECT_REFUSED(
-      "model.q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim are for deepseek_v2 alone",
+      "model.q_lora_rank, kv_lora_rank, qk_nope_head_dim, qk_rope_head_dim and v_head_dim are for deepseek_v2, "
+      "deepseek_v3 alone",
       {"model.family=llama", "model.kv_lora_rank=8"});
-  EXPECT_REFUSED("model.n_group and model.topk_group are for deepseek_v2 alone",
+  EXPECT_REFUSED("model.n_group and model.topk_group are for deepseek_v2, deepseek_v3 alone",
                  {"model.family=olmoe", "model.n_group=2"});
   EXPECT_REFUSED("model.qk_rope_head_dim (3) and model.qk_nope_head_dim (32) must be even",
                  {"model.family=deepseek_v2", "model.qk_rope_head_dim=3"});

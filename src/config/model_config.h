@@ -123,12 +123,7 @@ struct ModelConfig {
             "start from this folder (of transformers, or a run's models/step-…): its config.json replaces "
             "the fields below and its weights, if it has any, the initialisation; \"\" starts from scratch");
     f.field("family", family,
-            "which decoder: olmo (dense, LayerNorm without weights), olmoe (experts, RMSNorm, QK-norm over all heads), "
-            "llama (dense, RMSNorm), qwen3 and qwen3_moe (dense and with experts, RMSNorm, QK-norm in each head), gpt2 "
-            "(dense, LayerNorm, GELU, biases, learned positions), or olmo2, olmo3, qwen2, qwen2_moe, mistral, mixtral, "
-            "starcoder2, "
-            "gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2 "
-            "(docs/families.md)",
+            "which decoder (docs/families.md has a table): the name is model_type of its class in transformers",
             one_of(family_names()));
     f.field("hidden_size", hidden_size, "width of the residual stream", between(1, kMaxWidth));
     f.field("num_hidden_layers", num_hidden_layers, "decoder layers", between(1, kMaxLayers));
@@ -136,60 +131,57 @@ struct ModelConfig {
     f.field("num_key_value_heads", num_key_value_heads, "key and value heads; 0 means one for each query head",
             between(0, kMaxWidth));
     f.field("head_dim", attention_head_dim,
-            "width of a head (gemma2, gemma3_text, llama, mistral, mixtral, qwen3, qwen3_moe); 0 means hidden_size / "
-            "num_attention_heads",
+            "width of a head, in families where it is free; 0 means hidden_size / num_attention_heads",
             between(0, kMaxWidth));
     f.field("intermediate_size", intermediate_size,
-            "width of the feed-forward layer, or of each expert (olmoe, mixtral); qwen2_moe, qwen3_moe, deepseek_v2: "
-            "of dense layers",
+            "width of the feed-forward layer, or of each expert where moe_intermediate_size is 0",
             between(1, kMaxWidth));
-    f.field("num_experts", num_experts,
-            "experts in each sparse layer (olmoe, mixtral, qwen2_moe, qwen3_moe, deepseek_v2)",
+    f.field("num_experts", num_experts, "experts in each sparse layer, in families with experts",
             between(0, kMaxExperts));
-    f.field("num_experts_per_tok", num_experts_per_tok,
-            "experts chosen for each token, the k of top-k (olmoe, mixtral, qwen2_moe, qwen3_moe, deepseek_v2)",
+    f.field("num_experts_per_tok", num_experts_per_tok, "experts chosen for each token, the k of top-k",
             between(0, kMaxExperts));
     f.field("moe_intermediate_size", moe_intermediate_size,
-            "width of each expert (qwen2_moe, qwen3_moe, deepseek_v2); 0 means intermediate_size",
+            "width of each expert, in families whose layers may be dense or sparse; 0 means intermediate_size",
             between(0, kMaxWidth));
     f.field("decoder_sparse_step", decoder_sparse_step,
-            "one layer in this many has experts, the others are dense (qwen2_moe, qwen3_moe, deepseek_v2)",
+            "one layer in this many has experts, the others are dense, in families whose layers may be either",
             between(1, kMaxLayers));
-    f.field("mlp_only_layers", mlp_only_layers,
-            "layers without experts, counted from 0 (qwen2_moe, qwen3_moe, deepseek_v2)");
+    f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0, in the same families");
     f.field("norm_topk_prob", norm_topk_prob,
-            "scale the chosen router probabilities to sum to 1 (olmoe, qwen2_moe, qwen3_moe; always in mixtral)");
-    f.field("router_score", router_score,
-            "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid as in "
-            "DeepSeek-V3 (olmoe, mixtral, qwen2_moe, qwen3_moe; sigmoid cannot be exported)",
-            one_of(words_of<RouterScore>()));
+            "scale the chosen scores to sum to 1 (always in mixtral; cannot be exported in deepseek_v2)");
     f.field(
-        "routed_scaling_factor", routed_scaling_factor,
-        "multiplies the weights of the chosen experts (olmoe, mixtral, qwen2_moe, qwen3_moe: other than 1 cannot be "
-        "exported; deepseek_v2)",
-        fp32_up_to(kMaxScale));
+        "router_score", router_score,
+        "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid; not set: as "
+        "in the family's class, sigmoid in deepseek_v3 alone, and the other cannot be exported",
+        one_of(words_of<RouterScore>()));
+    f.field("routed_scaling_factor", routed_scaling_factor,
+            "multiplies the weights of the chosen experts (other than 1 can be exported in deepseek_v2 and deepseek_v3 "
+            "alone)",
+            fp32_up_to(kMaxScale));
     f.field(
         "num_shared_experts", num_shared_experts,
-        "experts that every token passes through in addition to the chosen ones (olmoe, mixtral, qwen3_moe; there they "
-        "cannot be exported; at least 1 in qwen2_moe and deepseek_v2)",
+        "experts that every token passes through in addition to the chosen ones (at least 1 in qwen2_moe, deepseek_v2 "
+        "and deepseek_v3; they cannot be exported in others)",
         between(0, kMaxExperts));
     f.field("shared_expert_intermediate_size", shared_expert_intermediate_size,
             "width of all shared experts together; 0: num_shared_experts times that of an expert",
             between(0, kMaxWidth));
     f.field("q_lora_rank", q_lora_rank,
-            "dims of the vector that a token's queries are made of (deepseek_v2); 0: of the token itself",
+            "dims of the vector that a token's queries are made of (deepseek_v2, deepseek_v3); 0: of the token itself",
             between(0, kMaxWidth));
-    f.field("kv_lora_rank", kv_lora_rank, "dims of the vector that a token's keys and values are made of (deepseek_v2)",
+    f.field("kv_lora_rank", kv_lora_rank,
+            "dims of the vector that a token's keys and values are made of (deepseek_v2, deepseek_v3)",
             between(0, kMaxWidth));
     f.field("qk_nope_head_dim", qk_nope_head_dim,
-            "dims of a head's queries and keys that positions do not turn (deepseek_v2)", between(0, kMaxWidth));
-    f.field("qk_rope_head_dim", qk_rope_head_dim, "dims that they turn, which all heads' keys share (deepseek_v2)",
+            "dims of a head's queries and keys that positions do not turn (deepseek_v2, deepseek_v3)",
             between(0, kMaxWidth));
-    f.field("v_head_dim", v_head_dim, "dims of a head's values (deepseek_v2)", between(0, kMaxWidth));
+    f.field("qk_rope_head_dim", qk_rope_head_dim,
+            "dims that they turn, which all heads' keys share (deepseek_v2, deepseek_v3)", between(0, kMaxWidth));
+    f.field("v_head_dim", v_head_dim, "dims of a head's values (deepseek_v2, deepseek_v3)", between(0, kMaxWidth));
     f.field("n_group", n_group,
-            "groups of experts, of which a token chooses topk_group first (deepseek_v2); 0: no groups",
+            "groups of experts, of which a token chooses topk_group first (deepseek_v2, deepseek_v3); 0: no groups",
             between(0, kMaxExperts));
-    f.field("topk_group", topk_group, "groups from which a token's experts come (deepseek_v2)",
+    f.field("topk_group", topk_group, "groups from which a token's experts come (deepseek_v2, deepseek_v3)",
             between(0, kMaxExperts));
     f.field("vocab_size", vocab_size, "rows of the embedding; at least the tokenizer's", between(2, kMaxVocabulary));
     f.field("max_position_embeddings", max_position_embeddings, "the longest sequence for which the model is made",

@@ -32,7 +32,8 @@ struct CheckedNumbers {
 RouterRows read_router_bias(const TrainState& state, const json& stored, const std::string& where) {
   const ModelConfig& model = state.config.model;
   RouterRows bias = read_router_rows(stored, kRouterBias, model, where);
-  ATHANOR_CHECK(bias.empty() || !any_nonzero(bias) || state.config.checkpoint.model_interval == 0,
+  ATHANOR_CHECK(bias.empty() || !any_nonzero(bias) || state.config.checkpoint.model_interval == 0 ||
+                    !family_of(model).names.router_bias.empty(),
                 "{} has a router bias, which the class of family {} in transformers has not: no model-only checkpoint "
                 "can be written; set checkpoint.model_interval to 0",
                 where, model.family);

@@ -137,6 +137,7 @@ void load_model_weights(TrainState& state, const fs::path& path) {
   const auto first = agree_on_first(not_finite.found(), team_of(state.model.mesh));
   ATHANOR_CHECK_CHECKPOINT(!first, "{} is not finite: {}; take another model or an older checkpoint", path.string(),
                            first->text());
+  if (const auto& bias = folder.config().router_bias; !bias.empty()) state.model.set_router_bias(tensor_of(bias));
 }
 
 void load_progress(TrainState& state, const fs::path& model_folder) {
@@ -171,6 +172,7 @@ void export_model(const TrainState& state, const fs::path& folder, const Paramet
   config.eos_token_ids = {state.data.eos_id};
   add_kept_settings(state.config.train.run_dir, config);
   config.router_aux_loss_coef = state.config.moe.router_aux_loss_coef;
+  if (state.model.router_bias.defined()) config.router_bias = rows_of(state.model.router_bias);
   export_hf_folder(folder, config, read, options, team);
 }
 

@@ -12,6 +12,7 @@
 #include "checkpoint/model_identity.h"
 #include "checkpoint/not_finite.h"
 #include "checkpoint/rotation.h"
+#include "checkpoint/router_rows.h"
 #include "checkpoint/writer.h"
 #include "config/dump.h"
 #include "record/run_folder.h"
@@ -59,6 +60,7 @@ void import_run(const fs::path& hf_folder, const fs::path& run_dir) {
   nlohmann::json state = {
       {"step", 0}, {"tokens_seen", 0}, {"seed", config.train.seed}, {"config", dump_run_config(config)}};
   if (const auto eos = folder.config().eos_token_id()) state["eos_id"] = *eos;
+  if (const auto& bias = folder.config().router_bias; !bias.empty()) state[kRouterBias] = bias;
   import_tokenizer(hf_folder, run.root, state);
   keep_hf_settings(folder.config(), run.root);
 

@@ -54,6 +54,9 @@ FAMILIES = {
                     "model.v_head_dim=6", "model.routed_scaling_factor=2.5", "model.n_group=2", "model.topk_group=1",
                     "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4", "model.rope_scaling.mscale=0.7",
                     "model.rope_scaling.mscale_all_dim=0.7", "model.rope_scaling.original_max_position_embeddings=16"],
+    "deepseek_v3": ["model.num_key_value_heads=0", "model.num_experts=6", "model.num_experts_per_tok=2", "model.moe_intermediate_size=20",
+                    "model.mlp_only_layers=[0]", "model.kv_lora_rank=10", "model.qk_nope_head_dim=8", "model.qk_rope_head_dim=4",
+                    "model.v_head_dim=6", "model.norm_topk_prob=true", "model.n_group=2", "model.topk_group=1", "moe.bias_update_rate=0.01"],
     "gemma3_text": ["model.head_dim=12", "model.tie_word_embeddings=true", "model.sliding_window=5", "model.full_attention_layers=[1]",
                     "model.window_rope_theta=300", "model.rope_scaling.rope_type=linear", "model.rope_scaling.factor=4"],
 }
@@ -110,6 +113,7 @@ def greedy_ours(athanor, model, prompts, count):
     ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
     ("olmo2", ["hf"]), ("olmo3", ["run"]), ("qwen2", ["hf"]), ("mistral", ["run"]), ("mixtral", ["hf"]), ("starcoder2", ["run"]),
     ("gpt_neox", ["hf"]), ("phi3", ["run"]), ("gemma2", ["hf"]), ("gemma3_text", ["run"]), ("qwen2_moe", ["hf"]), ("deepseek_v2", ["run"]),
+    ("deepseek_v3", ["hf"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -234,7 +238,9 @@ def make_hf(folder, family, **fields):
     fields = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
                   vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
                   initializer_range=0.1, **sparse) | fields
-    if family == "deepseek_v2":
+    if family == "deepseek_v3":
+        fields = dict(n_group=3, topk_group=2, first_k_dense_replace=1) | fields
+    if family.startswith("deepseek"):
         fields = dict(q_lora_rank=12, kv_lora_rank=10, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=12, n_routed_experts=6, num_experts_per_tok=2,
                       moe_intermediate_size=24) | fields | dict(num_key_value_heads=4)
     if family == "gpt2":
@@ -247,6 +253,9 @@ def make_hf(folder, family, **fields):
         for name, parameter in model.named_parameters():
             if name.endswith(".bias"):
                 parameter.add_(0.1 * torch.randn_like(parameter))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.add_(0.1 * torch.randn_like(buffer))
     model.save_pretrained(folder, max_shard_size="30KB")
     return model
 
@@ -277,6 +286,7 @@ TOGETHER = [
     ("qwen2_moe", {"moe_intermediate_size": 24, "shared_expert_intermediate_size": 20, "mlp_only_layers": [1], "use_sliding_window": True,
                    "sliding_window": 6, "num_hidden_layers": 3, "norm_topk_prob": True}),
     ("deepseek_v2", {"num_hidden_layers": 3, "first_k_dense_replace": 1, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5}),
+    ("deepseek_v3", {"num_nextn_predict_layers": 0}),
     ("gemma2", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": None}),
     ("gemma3_text", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": 8.0,
                      "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
@@ -294,7 +304,8 @@ ALONE = [
     ("qwen3_moe", {"moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2, "mlp_only_layers": [1]}),
     ("qwen3_moe", {"use_sliding_window": True, "sliding_window": 6}),
     ("olmo3", {"num_hidden_layers": 3}), ("gpt_neox", {"rotary_pct": 1.0}), ("phi3", {}), ("qwen2", {}), ("mistral", {"sliding_window": 7}), ("starcoder2", {"sliding_window": 5}),
-    ("deepseek_v2", {"q_lora_rank": None, "v_head_dim": 5}),
+    ("deepseek_v2", {"q_lora_rank": None, "v_head_dim": 5}), ("deepseek_v3", {"first_k_dense_replace": 0, "norm_topk_prob": False,
+                                                                             "n_group": 1, "topk_group": 1, "num_mtp_layers": 0}),
     ("gemma2", {}), ("gemma3_text", {"tie_word_embeddings": False}),
 ]
 
@@ -311,8 +322,8 @@ def test_import_then_export_gives_back_every_bit(athanor, tmp_path, data, family
     assert theirs.keys() == ours.keys()
     for name in theirs:
         assert torch.equal(theirs[name], ours[name]), name
-    # We write where version 4 has the partial rotation, too.
-    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype", "partial_rotary_factor"}
+    # We write where version 4 has the partial rotation, too, and of DeepSeek-V3 what its published config.json has and the class doesn't read.
+    ignored = {"_name_or_path", "transformers_version", "architectures", "dtype", "partial_rotary_factor", "scoring_func", "topk_method"}
     before, after = AutoConfig.from_pretrained(tmp_path / "hf").to_dict(), AutoConfig.from_pretrained(tmp_path / "back").to_dict()
     assert {k: v for k, v in before.items() if k not in ignored} == {k: v for k, v in after.items() if k not in ignored}
 

@@ -17,7 +17,7 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, DeepseekV2Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
+from transformers import (AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
                           OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
@@ -127,6 +127,10 @@ VARIANTS = {
         q_lora_rank=None, n_shared_experts=1, topk_method="group_limited_greedy", n_group=4, topk_group=2, v_head_dim=24,
         rms_norm_eps=1e-3, rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, mscale=0.8, mscale_all_dim=0.8,
                                                 original_max_position_embeddings=16))),
+    "deepseek_v3": (DeepseekV3Config, dict(DENSE, **LATENTS) | dict(q_lora_rank=28, first_k_dense_replace=1, n_group=4, topk_group=2)),
+    "deepseek_v3-one-group": (DeepseekV3Config, dict(ODD, **LATENTS) | dict(
+        q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=0, n_group=1, topk_group=1, norm_topk_prob=False,
+        routed_scaling_factor=1.0)),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -146,7 +150,8 @@ QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options
          "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
          "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
          "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False,
-         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2": False, "deepseek_v2-groups": True}  # variant → whether attention stays in documents
+         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2": False, "deepseek_v2-groups": True, "deepseek_v3": True,
+         "deepseek_v3-one-group": False}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -166,6 +171,9 @@ def make_model(config_class, fields, seed):
         for name, parameter in model.named_parameters():
             if "norm" in name or "ln_" in name or name.endswith(".bias"):
                 parameter.add_(0.2 * torch.randn_like(parameter))
+        for name, buffer in model.named_buffers():
+            if name.endswith("e_score_correction_bias"):
+                buffer.add_(0.2 * torch.randn_like(buffer))
     return model.eval()
 
 
@@ -177,7 +185,7 @@ def in_double(model):
             copy = type(model)(model.config)
         finally:
             torch.set_default_dtype(torch.float32)
-        copy.load_state_dict(model.state_dict())
+        copy.double().load_state_dict(model.state_dict())
     assert all(tensor.dtype == torch.float64 for tensor in itertools.chain(copy.parameters(), copy.buffers()))
     return copy.eval()
 
@@ -286,27 +294,44 @@ def logical(model, name, tensor):
     return {name: tensor}
 
 
+def group_scores(config, scores):
+    """The scores of groups of experts: of sigmoids those of two experts, otherwise that of one."""
+    by_group = scores.unflatten(-1, (config.n_group, -1))
+    return by_group.topk(2, -1).values.sum(-1) if config.model_type == "deepseek_v3" else by_group.amax(-1)
+
+
 def in_groups(config, scores):
-    """The scores by which experts are chosen: where they lie in groups, those of groups that a token does not take are 0."""
+    """The scores by which experts are chosen: where they lie in groups, those of groups that a token does not take are far below."""
     if not getattr(config, "n_group", None):
         return scores
-    by_group = scores.unflatten(-1, (config.n_group, -1))
-    taken = by_group.amax(-1).topk(config.topk_group, -1).indices
-    return (by_group * torch.zeros(by_group.shape[:-1], dtype=scores.dtype).scatter(-1, taken, 1)[..., None]).flatten(-2)
+    taken = group_scores(config, scores).topk(config.topk_group, -1).indices
+    left_out = torch.ones(*scores.shape[:-1], config.n_group, dtype=torch.bool).scatter(-1, taken, False)
+    return scores.unflatten(-1, (config.n_group, -1)).masked_fill(left_out[..., None], -1e9).flatten(-2)
 
 
-def balancing_loss(config, router_logits):
+def router_scores(model, router_logits):
+    """Returns for each layer the scores, and those by which experts are chosen."""
+    if model.config.model_type != "deepseek_v3":
+        return [(scores, scores) for scores in (logits.softmax(-1) for logits in router_logits)]
+    gates = [layer.mlp.gate for layer in model.base_model.layers if hasattr(layer.mlp, "gate")]
+    return [(logits.sigmoid(), logits.sigmoid() + gate.e_score_correction_bias) for logits, gate in zip(router_logits, gates)]
+
+
+def balancing_loss(model, router_logits):
+    config = model.config
     if not getattr(config, "n_group", None):
         return load_balancing_loss_func(router_logits, config.num_experts, config.num_experts_per_tok)
-    probs = torch.cat(list(router_logits)).softmax(-1)
-    chosen = in_groups(config, probs.detach()).topk(config.num_experts_per_tok, -1).indices
-    share = torch.nn.functional.one_hot(chosen, config.num_experts).to(probs.dtype).mean(0).sum(0)
-    return config.num_experts * (share * probs.mean(0)).sum()
+    probs, choosing = (torch.cat(each) for each in zip(*router_scores(model, router_logits)))
+    probs = probs / probs.sum(-1, keepdim=True)
+    chosen = in_groups(config, choosing.detach()).topk(config.num_experts_per_tok, -1).indices
+    num_experts = probs.shape[-1]
+    share = torch.nn.functional.one_hot(chosen, num_experts).to(probs.dtype).mean(0).sum(0)
+    return num_experts * (share * probs.mean(0)).sum()
 
 
 def forward(model, tokens, documents):
     """Returns (logits, loss, aux_loss or None, router logits)."""
-    is_sparse = hasattr(model.config, "num_experts")
+    is_sparse = hasattr(model.config, "num_experts") or hasattr(model.config, "n_routed_experts")
     dtype = model.lm_head.weight.dtype
     mask = document_masks(model.config, tokens, dtype) if documents else None
     extra = dict(output_router_logits=True) if is_sparse else {}
@@ -319,7 +344,7 @@ def forward(model, tokens, documents):
     loss = torch.nn.functional.cross_entropy(logits[:, :-1].reshape(-1, logits.shape[-1]), tokens[:, 1:].reshape(-1))
     aux_loss = None
     if is_sparse:
-        aux_loss = balancing_loss(model.config, out.router_logits)
+        aux_loss = balancing_loss(model, out.router_logits)
     return logits, loss, aux_loss, out.router_logits if is_sparse else ()
 
 
@@ -386,14 +411,13 @@ def smallest_margin(model, tokens, documents):
         routers = forward(model, tokens, documents)[3]
     for handle in handles:
         handle.remove()
-    for router in routers:
-        k = model.config.num_experts_per_tok
-        if k < model.config.num_experts:
-            scores = router.softmax(-1)
-            if getattr(model.config, "n_group", None):
-                best = scores.unflatten(-1, (model.config.n_group, -1)).amax(-1).topk(model.config.topk_group + 1, dim=-1).values
+    config, k = model.config, getattr(model.config, "num_experts_per_tok", 0)
+    for scores, choosing in router_scores(model, routers):
+        if k < scores.shape[-1]:
+            if getattr(config, "n_group", None):
+                best = torch.nn.functional.pad(group_scores(config, choosing), (0, 1), value=-1e9).topk(config.topk_group + 1, dim=-1).values
                 margins.append(float((best[:, -2] - best[:, -1]).min()))
-            best = in_groups(model.config, scores).topk(k + 1, dim=-1).values
+            best = in_groups(config, choosing).topk(k + 1, dim=-1).values
             margins.append(float((best[:, -2] - best[:, -1]).min()))
     return min(margins, default=1.0)
 

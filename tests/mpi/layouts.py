@@ -348,6 +348,9 @@ def change_family(r, f):
             f["model.n_group"] = r.choice(groups)
             least = -(-f["model.num_experts_per_tok"] * f["model.n_group"] // f["model.num_experts"])
             f["model.topk_group"] = r.randrange(least, f["model.n_group"] + 1)
+        if r.random() < 0.5:
+            family = "deepseek_v3"
+            f["model.norm_topk_prob"] = f["model.num_experts_per_tok"] > 1 and r.random() < 0.5
     if family in ("gemma2", "gemma3_text"):
         f["model.query_pre_attn_scalar"] = r.choice([0, 3, 100])
         f["model.final_logit_softcapping"] = r.choice([0, 2.0, 30.0])

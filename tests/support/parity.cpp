@@ -13,6 +13,7 @@
 #include "checkpoint/hf_import.h"
 #include "checkpoint/safetensors.h"
 #include "parallel/loss_sum.h"
+#include "saves/router_state.h"
 #include "train/microbatch.h"
 #include "train/train_state.h"
 
@@ -80,6 +81,7 @@ void run(const Arguments& given) {
     state.model.parameters.fill_master(
         spec.name, [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
   }
+  if (const auto& bias = folder.config().router_bias; !bias.empty()) state.model.set_router_bias(tensor_of(bias));
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
   Named out = {{"logits", state.model.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};

@@ -1,0 +1,100 @@
+"""Folders with weights of 8 bits are imported as the values that `transformers` makes of them."""
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from transformers import AutoConfig, AutoModelForCausalLM
+from transformers.integrations.finegrained_fp8 import Fp8Dequantize
+
+BLOCK = (16, 8)
+QUANTIZED = ("_proj.weight", "_proj_with_mqa.weight")
+FIELDS = {
+    "qwen3": dict(num_key_value_heads=2, head_dim=8),
+    "deepseek_v3": dict(num_key_value_heads=4, q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=16, v_head_dim=8,
+                        n_routed_experts=4, num_experts_per_tok=2, moe_intermediate_size=32, n_group=2, topk_group=1,
+                        first_k_dense_replace=1),
+}
+
+
+def quantize(weight):
+    """Returns the weight as 8 bits, and the factor of each block."""
+    rows, columns = -(-weight.shape[0] // BLOCK[0]), -(-weight.shape[1] // BLOCK[1])
+    factors = torch.rand(rows, columns) + 0.5
+    spread = factors.repeat_interleave(BLOCK[0], 0).repeat_interleave(BLOCK[1], 1)[:weight.shape[0], :weight.shape[1]]
+    return (weight / spread).to(torch.float8_e4m3fn), factors
+
+
+def make_folder(folder, family, **settings):
+    """Returns the tensors of a folder with matrices of 8 bits, and those that it should load as."""
+    torch.manual_seed(5)
+    config = AutoConfig.for_model(family, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, vocab_size=64,
+                                  max_position_embeddings=64, eos_token_id=0, bos_token_id=None, pad_token_id=None, **FIELDS[family])
+    model = AutoModelForCausalLM.from_config(config)
+    model.save_pretrained(folder)
+    tensors, expected = load_file(folder / "model.safetensors"), {}
+    for name, tensor in list(tensors.items()):
+        expected[name] = tensor
+        if name.endswith(QUANTIZED):
+            tensors[name], scales = quantize(tensor)
+            tensors[f"{name}_scale_inv"] = scales
+            expected[name] = Fp8Dequantize(None)._dequantize_one(tensors[name], scales, torch.float32)
+    described = json.loads((folder / "config.json").read_text())
+    described["quantization_config"] = dict(quant_method="fp8", fmt="e4m3", activation_scheme="dynamic",
+                                            weight_block_size=list(BLOCK)) | settings
+    (folder / "config.json").write_text(json.dumps(described))
+    save_file(tensors, folder / "model.safetensors", {"format": "pt"})
+    return tensors, expected
+
+
+@pytest.mark.parametrize("family", FIELDS)
+def test_matrices_of_8_bits_are_imported_with_the_bits_that_transformers_makes_of_them(athanor, tmp_path, family):
+    _, expected = make_folder(tmp_path / "hf", family)
+    athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    athanor.run("export", tmp_path / "run", "--out", tmp_path / "back", "--dtype", "float32")
+    back = {}
+    for file in (tmp_path / "back").glob("*.safetensors"):
+        back |= load_file(file)
+    assert back.keys() == expected.keys()
+    for name, tensor in expected.items():
+        assert torch.equal(back[name], tensor.float()), name
+
+
+def refusal(athanor, folder, **settings):
+    described = json.loads((folder / "config.json").read_text())
+    described["quantization_config"] |= settings
+    (folder / "config.json").write_text(json.dumps(described))
+    done = athanor.run("import", folder, "--out", folder.parent / "run", check=False)
+    assert done.returncode == 2 and not (folder.parent / "run").exists(), done.stderr
+    return done.stderr
+
+
+@pytest.mark.parametrize("settings, says", [
+    ({"quant_method": "gptq"}, 'quantization_config with quant_method = "gptq" is not supported, only "fp8"'),
+    ({"fmt": "e5m2"}, 'quantization_config: fmt = "e5m2" is not supported, only "e4m3"'),
+    ({"scale_fmt": "ue8m0"}, 'quantization_config: scale_fmt = "ue8m0" is not supported'),
+    ({"weight_block_size": [16]}, "quantization_config: weight_block_size = [16] is not supported"),
+    ({"weight_block_size": [32, 8]}, "q_proj.weight_scale_inv has shape [2, 4], expected [1, 4]"),
+])
+def test_another_way_of_fewer_bits_is_refused_by_name(athanor, tmp_path, settings, says):
+    make_folder(tmp_path / "hf", "qwen3")
+    assert says in refusal(athanor, tmp_path / "hf", **settings)
+
+
+def test_factors_that_are_missing_or_that_no_matrix_needs_are_refused(athanor, tmp_path):
+    tensors, _ = make_folder(tmp_path / "hf", "qwen3")
+    name = "model.layers.0.self_attn.q_proj.weight"
+    factors = tensors.pop(f"{name}_scale_inv")
+    save_file(tensors, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    assert f"{name}_scale_inv is missing" in refusal(athanor, tmp_path / "hf")
+    tensors |= {f"{name}_scale_inv": factors, name: tensors[name].float()}
+    save_file(tensors, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    assert f"{name}_scale_inv is unexpected" in refusal(athanor, tmp_path / "hf")
+
+
+def test_the_layer_that_the_class_of_deepseek_v3_leaves_out_is_named_once(athanor, tmp_path):
+    tensors, _ = make_folder(tmp_path / "hf", "deepseek_v3")
+    extra = {f"model.layers.61.{name}": torch.ones(3) for name in ("eh_proj.weight", "enorm.weight")}
+    save_file(tensors | extra, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    done = athanor.run("import", tmp_path / "hf", "--out", tmp_path / "run")
+    assert (done.stdout + done.stderr).count("model.layers.61 (2 tensors) is left out, as DeepseekV3ForCausalLM does") == 1
