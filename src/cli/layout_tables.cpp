@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "config/checks.h"
 #include "layout/layout.h"
 #include "layout/layout_faults.h"
 #include "layout/memory.h"

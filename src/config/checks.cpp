@@ -209,8 +209,10 @@ void check_stages(const RunConfig& config, Findings& found) {
 
 }  // namespace
 
+bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
+
 std::vector<std::string> find_contradictions(const RunConfig& config) {
-  // A model that comes from a folder brings its own fields; they are checked when it is read.
+  // A model that comes from a folder is checked when it is read.
   auto lines = config.model.from.empty() ? find_contradictions(config.model) : std::vector<std::string>{};
   Findings found;
   const auto& [model, data, train, optimizer, moe, checkpoint, metrics, eval, parallelism, topology, integrity,
@@ -221,13 +223,14 @@ std::vector<std::string> find_contradictions(const RunConfig& config) {
       "moe.aux_scope \"transformers\" pools over all layers and cannot be cut by pipeline_parallel_degree ({}); "
       "use \"sequence\"",
       parallelism.pipeline_parallel_degree);
-  found.require(model.num_experts == 0 || model.num_experts % parallelism.expert_parallel_degree == 0,
-                "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})",
-                parallelism.expert_parallel_degree, model.num_experts);
-  check_exportable(config, found);
+  found.require(
+      !is_resolved(model) || model.num_experts == 0 || model.num_experts % parallelism.expert_parallel_degree == 0,
+      "parallelism.expert_parallel_degree ({}) must divide model.num_experts ({})", parallelism.expert_parallel_degree,
+      model.num_experts);
+  if (is_resolved(model)) check_exportable(config, found);
   check_eval(eval, found);
   for (const auto& line : find_optimizer_contradictions(optimizer)) found.require(false, "{}", line);
-  if (model.from.empty()) {
+  if (is_resolved(model)) {
     for (const auto& line : find_scaling_contradictions(config)) found.require(false, "{}", line);
   }
   found.require(checkpoint.local_dir.empty() || checkpoint.local_dir.starts_with('/'),

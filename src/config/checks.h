@@ -8,7 +8,11 @@
 
 namespace athanor::inline config {
 
-/// Returns a line for each impossible shape or combination of fields; empty if there are none. What depends on the
+/// True if the model's fields have their final values. Those of a model from a folder are defaults until it is read.
+bool is_resolved(const ModelConfig& model);
+
+/// Returns a line for each impossible shape or combination of fields; empty if there are none. Of a model from a folder
+/// it looks at the fields once they are resolved. What depends on the
 /// number of ranks is checked by find_layout_faults (layout/layout.h).
 std::vector<std::string> find_contradictions(const RunConfig& config);
 
@@ -27,8 +31,7 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config);
 
 /// Returns why optimizer.scaling cannot be followed, a line for each reason: no base_width, an optimizer without a
 /// rule, a family without a rule, a tied output layer behind a norm without weights, or a base_width without scaling.
-/// Empty: it can.
-/// find_contradictions has these lines, unless the model comes from a folder: then call this when it is resolved.
+/// Empty: it can. find_contradictions has these lines.
 std::vector<std::string> find_scaling_contradictions(const RunConfig& config);
 
 }  // namespace athanor::inline config

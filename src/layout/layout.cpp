@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/checks.h"
 #include "config/mapping.h"
 #include "layout/layout_faults.h"
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/text.h"
+#include "config/checks.h"
 #include "config/findings.h"
 #include "config/mapping.h"
 #include "config/training_stages.h"
@@ -197,8 +198,6 @@ void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stage
 }
 
 }  // namespace
-
-bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
 
 // Lists the divisors of any value. If they are too many to read, the text describes them instead.
 std::string divisors_of(int64_t value) {

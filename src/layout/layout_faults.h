@@ -10,9 +10,6 @@
 
 namespace athanor::inline layout {
 
-/// True if the model's fields have their final values. Those of a model from a folder are defaults until it is read.
-bool is_resolved(const ModelConfig& model);
-
 /// Returns data_parallel_shard_degree with −1 resolved; nothing if the other degrees do not divide the world size.
 std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& parallelism, int64_t world_size);
 

@@ -325,7 +325,7 @@ void require_layout_fits(RunConfig config, int world_size) {
   resolve_model_from(config);
   auto faults = find_layout_faults(config, world_size);
   std::ranges::move(find_group_faults(config), std::back_inserter(faults));
-  std::ranges::move(find_scaling_contradictions(config), std::back_inserter(faults));
+  std::ranges::move(find_contradictions(config), std::back_inserter(faults));
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
 

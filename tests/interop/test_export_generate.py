@@ -380,6 +380,33 @@ def test_training_from_a_folder_takes_its_config_and_weights(athanor, tmp_path, 
     assert f'family = "{family}"' in (run.folder / "config.toml").read_text()
 
 
+def biases_in(folder):
+    tensors = {}
+    for file in folder.glob("*.safetensors"):
+        tensors |= {name: tensor for name, tensor in load_file(file).items() if name.endswith("e_score_correction_bias")}
+    return tensors
+
+
+@pytest.mark.parametrize("rate", [0, 0.01])
+def test_a_run_begins_with_the_biases_of_its_folder_and_changes_them_by_the_rate_alone(athanor, tmp_path, data, rate):
+    make_hf(tmp_path / "hf", "deepseek_v3", num_hidden_layers=3)
+    run = Run(athanor, tmp_path, data)
+    settings = [f"model.from={tmp_path / 'hf'}", f"moe.bias_update_rate={rate}", "optimizer.warmup_steps=1", "checkpoint.model_interval=1"]
+    run.train(*settings, "train.steps=2")
+    run.train(*settings, "train.steps=3")  # resumes
+    athanor.run("export", run.folder, "--out", tmp_path / "back")  # in bf16, in which biases stay fp32
+    before = biases_in(tmp_path / "hf")
+    assert len(before) == 2
+    for step, folder in [(1, run.folder / "models" / "step-00000001"), (3, run.folder / "models" / "step-00000003"), (3, tmp_path / "back")]:
+        after = biases_in(folder)
+        assert after.keys() == before.keys()
+        for name, bias in before.items():
+            steps = (after[name] - bias) / rate if rate else after[name] - bias
+            assert after[name].dtype == torch.float32
+            assert torch.allclose(steps, steps.round(), atol=1e-4) and steps.abs().max() <= step * (rate > 0) + 1e-4
+            assert not rate or steps.abs().max() > 0.5
+
+
 def test_training_from_a_folder_with_another_tokenizer_warns(athanor, tmp_path, data):
     make_hf(tmp_path / "hf", "llama")
     tokenizer = json.loads((data / "tokenizer.json").read_text())

@@ -504,7 +504,7 @@ def features(drawn):
 
 
 # Families that differ from another one in nothing that coverage does not count by itself.
-KIN = {"mixtral": "olmoe", "mistral": "llama", "phi3": "llama", "starcoder2": "gpt_neox", "olmo3": "olmo2", "gemma3_text": "gemma2"}
+KIN = {"mixtral": "olmoe", "mistral": "llama", "phi3": "llama", "starcoder2": "gpt_neox", "olmo3": "olmo2", "gemma3_text": "gemma2", "deepseek_v3": "deepseek_v2"}
 
 
 def covered(seeds):
