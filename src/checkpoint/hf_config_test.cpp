@@ -192,7 +192,9 @@ TEST(HfConfig, LlamaWithItsRopeIsRead) {
 
 TEST(HfConfig, ScalingsThatAreNotComputedOrIncompleteAreRefusedByName) {
   const auto with = [](Json rope) { return refusal(llama(), {{"rope_scaling", std::move(rope)}}); };
-  EXPECT_SAYS(with({{"rope_type", "longrope"}, {"factor", 2.0}}), "rope_type \"longrope\" is not supported, only");
+  EXPECT_SAYS(with({{"rope_type", "proportional"}, {"factor", 2.0}}),
+              "rope_type \"proportional\" is not supported, only");
+  EXPECT_SAYS(with({{"rope_type", "longrope"}, {"factor", 2.0}}), "short_factor is null, expected a list of numbers");
   EXPECT_SAYS(with({{"type", "linear"}}), "factor is null, expected a number above 0");
   EXPECT_SAYS(with({{"type", "linear"}, {"factor", -2}}), "factor is -2");
   EXPECT_SAYS(with({{"rope_type", "llama3"}, {"factor", 8.0}}), "low_freq_factor is null");

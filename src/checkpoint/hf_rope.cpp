@@ -15,7 +15,7 @@ const std::set<std::string> kKnownMembers = {
     "rope_type",        "type",      "rope_theta",       "partial_rotary_factor",
     "factor",           "beta_fast", "low_freq_factor",  "original_max_position_embeddings",
     "high_freq_factor", "beta_slow", "attention_factor", "mscale",
-    "mscale_all_dim",   "truncate"};
+    "mscale_all_dim",   "truncate",  "short_factor",     "long_factor"};
 
 // Returns what rotates the layers without a window, resolved as the classes of olmo3 and gemma3_text do it:
 // rope_scaling and a theta outside belong to these layers alone. Those with a window, if there are any, have no
@@ -95,6 +95,24 @@ void read_yarn(JsonMembers& rope, const ModelConfig& model, RopeScaling& out) {
       static_cast<double>(model.max_position_embeddings) / static_cast<double>(out.original_max_position_embeddings));
 }
 
+void read_factors(JsonMembers& rope, const char* key, std::vector<double>& factors) {
+  const auto* value = rope.find(key);
+  const auto is_above_zero = [](const Json& each) { return each.is_number() && each.get<double>() > 0; };
+  if (!value || !value->is_array() || !std::ranges::all_of(*value, is_above_zero))
+    return rope.complain(key, value ? *value : Json(), "a list of numbers above 0");
+  factors = value->get<std::vector<double>>();
+}
+
+// A factor below 1 scales attention as 1 does.
+void read_longrope(JsonMembers& rope, const ModelConfig& model, RopeScaling& out) {
+  read_factors(rope, "short_factor", out.short_factor);
+  read_factors(rope, "long_factor", out.long_factor);
+  if (rope.find("attention_factor")) out.attention_factor = above_zero(rope, "attention_factor", {});
+  out.factor = std::max(1.0, above_zero(rope, "factor",
+                                        static_cast<double>(model.max_position_embeddings) /
+                                            static_cast<double>(out.original_max_position_embeddings)));
+}
+
 void read_scaling(const Family& family, const Json& json, const Json& config, ModelConfig& model,
                   std::vector<std::string>& problems) {
   JsonMembers rope(json, problems), top(config, problems);
@@ -103,6 +121,7 @@ void read_scaling(const Family& family, const Json& json, const Json& config, Mo
   if (!type) type = rope.find("type");
   if (type && !type->is_string()) return rope.complain("rope_type", *type, "a text");
   if (type) out.rope_type = type->get<std::string>();
+  if (family.longrope_alone && out.rope_type == "su") out.rope_type = "longrope";  // its name in older files
   for (const auto& [key, value] : json.items()) {
     if (!kKnownMembers.contains(key)) {
       problems.push_back(fmt::format("{} = {} of the rotary positions is not supported", key, rope.shown(value)));
@@ -111,20 +130,24 @@ void read_scaling(const Family& family, const Json& json, const Json& config, Mo
   const auto scaling = out.type();
   if (scaling == RopeType::kDefault) return;
   if (uses_original_length(out)) {
+    constexpr int64_t kOfPhi3 = 4096;  // a member of its class outside, which decides
     const int64_t inner = rope.size("original_max_position_embeddings", model.max_position_embeddings);
-    out.original_max_position_embeddings = top.size("original_max_position_embeddings", inner);
+    out.original_max_position_embeddings =
+        top.size("original_max_position_embeddings", family.longrope_alone ? kOfPhi3 : inner);
   }
-  if (scaling == RopeType::kYarn) return read_yarn(rope, model, out);
-  if (scaling) {
+  if (scaling == RopeType::kLongRope) return read_longrope(rope, model, out);
+  if (scaling == RopeType::kYarn && !family.longrope_alone) return read_yarn(rope, model, out);
+  if (scaling && !family.longrope_alone) {
     out.factor = above_zero(rope, "factor", {});
     if (scaling != RopeType::kLlama3) return;
     out.low_freq_factor = above_zero(rope, "low_freq_factor", {});
     out.high_freq_factor = above_zero(rope, "high_freq_factor", {});
     return;
   }
-  problems.push_back(fmt::format(
-      "rope_type \"{}\" is not supported, only {}", out.rope_type,
-      family.scales_rotation ? "\"default\", \"linear\", \"dynamic\", \"yarn\" and \"llama3\"" : "\"default\""));
+  problems.push_back(fmt::format("rope_type \"{}\" is not supported, only {}", out.rope_type,
+                                 family.longrope_alone
+                                     ? "\"default\" and \"longrope\""
+                                     : "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" and \"longrope\""));
   out = RopeScaling{};
 }
 
@@ -161,6 +184,11 @@ void write_hf_rope(const Family& family, const ModelConfig& m, Json& config) {
   if (uses_original_length(r)) {
     rope["original_max_position_embeddings"] =
         r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings : m.max_position_embeddings;
+  }
+  if (r.type() == RopeType::kLongRope) {
+    rope["short_factor"] = r.short_factor;
+    rope["long_factor"] = r.long_factor;
+    if (family.longrope_alone) config["original_max_position_embeddings"] = rope["original_max_position_embeddings"];
   }
   if (r.type() == RopeType::kLlama3) {
     rope["low_freq_factor"] = r.low_freq_factor;

@@ -243,7 +243,7 @@ Family phi3() {
   f.bias_member = "";
   f.dropouts = {"attention_dropout", "embd_pdrop", "resid_pdrop"};
   f.partial_rotation = true;
-  f.scales_rotation = false;
+  f.longrope_alone = true;
   f.has_window = true;
   f.defaults = defaults(32064, 3072, 32, 32, 0, 8192, 4096, 1e-5);
   f.default_bos = 1;

@@ -59,8 +59,8 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
                  {"model.family=deepseek_v2", "model.qk_rope_head_dim=3"});
   EXPECT_REFUSED("model.topk_group (1) groups of 2 experts have less than model.num_experts_per_tok (4)",
                  {"model.family=deepseek_v2", "model.n_group=8", "model.topk_group=1"});
-  EXPECT_REFUSED("in family deepseek_v2 yarn needs mscale = mscale_all_dim",
-                 {"model.family=deepseek_v2", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4"});
+  EXPECT_REFUSED("model.rope_scaling.long_factor has 1 numbers; longrope needs 16",
+                 {"model.rope_scaling.rope_type=longrope", "model.rope_scaling.long_factor=[2]"});
   EXPECT_REFUSED("model.head_dim (15) must be even", {"model.family=llama", "model.head_dim=15"});
   EXPECT_REFUSED("model.num_attention_heads (7) must divide model.hidden_size (256)",
                  {"model.family=llama", "model.head_dim=32", "model.num_attention_heads=7"});
@@ -70,7 +70,8 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
                  {"model.family=llama", "model.partial_rotary_factor=0.5"});
   EXPECT_REFUSED("of the 32 dims of a head are 3: expected an even number",
                  {"model.family=gpt_neox", "model.head_dim=0", "model.partial_rotary_factor=0.1"});
-  EXPECT_REFUSED("model.rope_scaling is not for phi3", {"model.family=phi3", "model.rope_scaling.factor=2"});
+  EXPECT_REFUSED("model.rope_scaling.rope_type (default): phi3 has longrope alone",
+                 {"model.family=phi3", "model.rope_scaling.factor=2"});
   EXPECT_REFUSED("the positions of gpt2 are learned", {"model.family=gpt2", "model.rope_scaling.factor=2"});
   EXPECT_REFUSED("every sparse layer of qwen2_moe has a shared expert; set it to at least 1",
                  {"model.family=qwen2_moe", "model.num_experts=4", "model.num_shared_experts=0"});
@@ -144,8 +145,8 @@ TEST(Families, LayersWithoutExpertsFollowStepAndList) {
 TEST(RopeScaling, AFieldThatItsTypeDoesNotReadIsRefused) {
   EXPECT_REFUSED("model.rope_scaling.factor has no effect with rope_type default",
                  {"model.rope_scaling.factor=8", "model.num_experts=4", "model.num_experts_per_tok=2"});
-  EXPECT_REFUSED("one of default, linear, dynamic, yarn, llama3, got 'longrope'",
-                 {"model.rope_scaling.rope_type=longrope"});
+  EXPECT_REFUSED("one of default, linear, dynamic, yarn, llama3, longrope, got 'long'",
+                 {"model.rope_scaling.rope_type=long"});
   EXPECT_REFUSED("high_freq_factor (1) must be above low_freq_factor (1)",
                  {"model.family=llama", "model.rope_scaling.rope_type=llama3", "model.rope_scaling.factor=8",
                   "model.rope_scaling.high_freq_factor=1"});

@@ -97,12 +97,6 @@ void check_latents(const ModelConfig& m, Findings& found) {
   found.require(m.kv_heads() == m.num_attention_heads,
                 "model.num_key_value_heads ({}): in family {} each query head has keys of its own; leave it out",
                 m.num_key_value_heads, m.family);
-  const RopeScaling& r = m.rope_scaling;
-  found.require(
-      r.type() != RopeType::kYarn || r.attention_factor == 1 || (r.mscale > 0 && r.mscale == r.mscale_all_dim),
-      "model.rope_scaling: in family {} yarn needs mscale = mscale_all_dim, or attention_factor = 1: a factor "
-      "of the turned dims alone is not supported",
-      m.family);
 }
 
 void check_groups(const Family& family, const ModelConfig& m, Findings& found) {
@@ -258,25 +252,31 @@ void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& fo
                   m.family);
     return;
   }
-  if (!family.scales_rotation && r != unset) {
-    found.require(false, "model.rope_scaling is not for {}; leave it out", m.family);
+  if (family.longrope_alone && r.type() != RopeType::kLongRope && r != unset) {
+    found.require(false, "model.rope_scaling.rope_type ({}): {} has longrope alone; leave it out", r.rope_type,
+                  m.family);
     return;
   }
-  found.require(m.partial_rotary_factor == 1 || r.type() != RopeType::kYarn,
-                "model.rope_scaling.rope_type yarn scales what is turned, and needs model.partial_rotary_factor = 1");
   const auto for_type = [&](const char* key, bool set, std::initializer_list<RopeType> types) {
     const bool used = std::ranges::any_of(types, [&](RopeType type) { return r.type() == type; });
     found.require(!set || used, "model.rope_scaling.{} has no effect with rope_type {}; leave it out, or set rope_type",
                   key, r.rope_type);
   };
   for_type("factor", r.factor != unset.factor,
-           {RopeType::kLinear, RopeType::kDynamic, RopeType::kYarn, RopeType::kLlama3});
+           {RopeType::kLinear, RopeType::kDynamic, RopeType::kYarn, RopeType::kLlama3, RopeType::kLongRope});
   for_type("original_max_position_embeddings",
            r.original_max_position_embeddings != unset.original_max_position_embeddings,
-           {RopeType::kYarn, RopeType::kLlama3});
+           {RopeType::kYarn, RopeType::kLlama3, RopeType::kLongRope});
   for_type("low_freq_factor", r.low_freq_factor != unset.low_freq_factor, {RopeType::kLlama3});
   for_type("high_freq_factor", r.high_freq_factor != unset.high_freq_factor, {RopeType::kLlama3});
-  for_type("attention_factor", r.attention_factor != unset.attention_factor, {RopeType::kYarn});
+  for_type("attention_factor", r.attention_factor != unset.attention_factor, {RopeType::kYarn, RopeType::kLongRope});
+  for (const auto& [key, factors] : {std::pair{"short_factor", &r.short_factor}, {"long_factor", &r.long_factor}}) {
+    for_type(key, !factors->empty(), {RopeType::kLongRope});
+    const int64_t pairs = m.rotated_dims() / 2;
+    found.require(r.type() != RopeType::kLongRope || std::cmp_equal(factors->size(), pairs),
+                  "model.rope_scaling.{} has {} numbers; longrope needs {}, one for each turned pair of dims", key,
+                  factors->size(), pairs);
+  }
   for_type("beta_fast", r.beta_fast != unset.beta_fast, {RopeType::kYarn});
   for_type("beta_slow", r.beta_slow != unset.beta_slow, {RopeType::kYarn});
   for_type("mscale", r.mscale != unset.mscale, {RopeType::kYarn});

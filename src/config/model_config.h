@@ -2,6 +2,7 @@
 // The model section of the configuration. Field names are those of `transformers`; families.h defines how each family
 // uses them.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -87,6 +88,12 @@ struct ModelConfig {
   int64_t rotated_dims() const {
     if (has_latents()) return qk_rope_head_dim;
     return static_cast<int64_t>(static_cast<double>(head_dim()) * partial_rotary_factor);
+  }
+  /// The most tokens of a text that is generated or evaluated: with longrope, those for which short_factor is.
+  int64_t text_positions() const {
+    const bool longrope = rope_scaling.type() == RopeType::kLongRope;
+    const int64_t original = longrope ? rope_scaling.original_max_position_embeddings : 0;
+    return original > 0 ? std::min(original, max_position_embeddings) : max_position_embeddings;
   }
   /// Dims of a head's queries and keys, and of its values.
   int64_t head_dim() const {

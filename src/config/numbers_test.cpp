@@ -128,9 +128,11 @@ TEST(Numbers, WhatWouldBe0InFp32IsRefusedWhereFp32Computes) {
 }
 
 TEST(Numbers, ListsHaveBoundsToo) {
-  EXPECT_EQ(all_numbers().lists,
-            (std::vector<std::string>{"model.mlp_only_layers", "model.full_attention_layers", "optimizer.betas",
-                                      "optimizer.newton_schulz_coefficients", "parallelism.pipeline_split"}));
+  EXPECT_EQ(
+      all_numbers().lists,
+      (std::vector<std::string>{"model.mlp_only_layers", "model.full_attention_layers",
+                                "model.rope_scaling.short_factor", "model.rope_scaling.long_factor", "optimizer.betas",
+                                "optimizer.newton_schulz_coefficients", "parallelism.pipeline_split"}));
   EXPECT_NE(refusal_of("optimizer.lr", "-1e-6").find("got -1e-06"), std::string::npos);
   for (const char* betas : {"[nan, 0.9]", "[0.9, 1.0]", "[0.9, 0.99999999999]", "[0.9, -0.1]", "[0.9]", "[0.9, inf]"})
     EXPECT_NE(refusal_of("optimizer.betas", betas).find("optimizer.betas"), std::string::npos) << betas;

@@ -112,7 +112,7 @@ struct GateEvaluation::Prepared {
   Prepared(const RunConfig& config, const fs::path& tokenizer_file, const DataIdentity& data, const Worked& worked)
       : settings(settings_of(config)), tasks(tasks::TaskSet::load(settings.selection, worked)),
         tokenizer(Tokenizer::load(tokenizer_file)),
-        encoder(tokenizer, beginning_in_training(data.text_template, data.eos_id), config.model.max_position_embeddings,
+        encoder(tokenizer, beginning_in_training(data.text_template, data.eos_id), config.model.text_positions(),
                 tokenizer_file.string()),
         subjects(tasks::rule_subjects(tasks)), rules(read_rules(config.eval, subjects)) {}
 

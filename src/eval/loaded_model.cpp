@@ -54,7 +54,7 @@ RunConfig config_of(const ModelConfig& model, const LoadOptions& options, int ra
   config.train.loss_chunk_tokens = options.chunk_tokens;
   config.train.micro_batch_size = 1;
   config.train.global_batch_size = ranks;  // which every number of data ranks divides
-  config.data.seq_len = std::min(config.data.seq_len, model.max_position_embeddings);
+  config.data.seq_len = std::min(config.data.seq_len, model.text_positions());
   if (options.overrides.empty()) return config;
   for (const std::string& each : options.overrides) {
     ATHANOR_CHECK(each.starts_with("parallelism.") || each.starts_with("topology.") || each.starts_with("moe.dispatch"),

@@ -129,7 +129,7 @@ Json lead(LoadedModel& model, const tasks::TaskSet& tasks, const EvaluationSetti
   const auto began = std::chrono::steady_clock::now();
   TextBeginning beginning = beginning_of_texts(model);
   tell_beginning(model, beginning.around);
-  const RequestEncoder encoder(*model.tokenizer, std::move(beginning), model.config.max_position_embeddings,
+  const RequestEncoder encoder(*model.tokenizer, std::move(beginning), model.config.text_positions(),
                                model.source.tokenizer.string());
   tasks::TaskScores scores(tasks);
   std::optional<AnswersJournal> journal;

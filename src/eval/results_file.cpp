@@ -114,7 +114,7 @@ Json results_document(Json results, const EvaluatedModel& model, const Evaluatio
   results["date"] = std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
   results["model_source"] = "athanor";
   results["model_name"] = model.name;
-  results["max_length"] = model.config.max_position_embeddings;
+  results["max_length"] = model.config.text_positions();
   results["total_evaluation_time_seconds"] = fmt::format("{:.3f}", seconds);
   Json own{{"version", build_info().version}, {"commit", build_info().commit}};
   if (!identity.empty()) own["evaluation"] = identity;

@@ -77,7 +77,7 @@ TextScore TextScorer::score(std::string_view utf8) {
     result.num_bytes = std::max<int64_t>(0, result.num_bytes - std::ssize(model.tokenizer->decode(first)));
   }
   at::set_num_threads(model_->threads);
-  const auto positions = static_cast<size_t>(model.config.max_position_embeddings);
+  const auto positions = static_cast<size_t>(model.config.text_positions());
   for (size_t first = 0; first + 1 < ids.size(); first += positions) {
     const size_t count = std::min(positions + 1, ids.size() - first);
     append_scores(model.decoder(), model.state->parameters.compute().device(), std::span(ids).subspan(first, count),

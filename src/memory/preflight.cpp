@@ -12,6 +12,7 @@
 #include "memory/device_memory.h"
 #include "memory/memory_remedies.h"
 #include "memory/rank_share.h"
+#include "ops/device_choice.h"
 
 namespace athanor::inline memory {
 

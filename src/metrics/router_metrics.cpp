@@ -4,6 +4,7 @@
 #include <cmath>
 #include <span>
 
+#include "arch/model_spec.h"
 #include "base/log.h"
 #include "base/text.h"
 

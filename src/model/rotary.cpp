@@ -1,10 +1,12 @@
 #include "model/rotary.h"
 
+#include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
 #include <cmath>
 #include <numbers>
+#include <vector>
 
 #include "ops/rope.h"
 
@@ -51,29 +53,54 @@ class YarnRamp {
 };
 
 // What queries and keys are multiplied by.
-double yarn_scale(const RopeScaling& r) {
+double attention_factor(const ModelConfig& m) {
+  const RopeScaling& r = m.rope_scaling;
   if (r.attention_factor > 0) return r.attention_factor;
+  if (r.type() == RopeType::kLongRope)
+    return r.factor > 1 ? std::sqrt(1 + std::log(r.factor) / std::log(original_length(m))) : 1;
+  if (r.type() != RopeType::kYarn) return 1;
   const bool has_both = r.mscale > 0 && r.mscale_all_dim > 0;
   return has_both ? r.temperature(r.mscale) / r.temperature(r.mscale_all_dim) : r.temperature(1);
 }
 
-}  // namespace
+// Returns the frequencies, each divided by its factor.
+Tensor divide_each(const Tensor& frequency, const std::vector<double>& factors) {
+  Tensor divided = frequency.clone();
+  auto* at = divided.data_ptr<float>();
+  for (size_t i = 0; i < factors.size(); ++i) at[i] /= static_cast<float>(factors[i]);
+  return divided;
+}
 
-Rotary make_rotary(const ModelConfig& m) {
-  const int64_t turned = m.rotated_dims() / 2, pairs = m.head_dim() / 2;
-  Rotary rotary{at::zeros({pairs}, at::kFloat), 1.0};  // pairs that are not turned have the frequency 0
-  rotary.frequency.narrow(0, 0, turned).copy_(ops::inverse_frequency(m.rotated_dims(), m.rope_theta));
-  const auto& r = m.rope_scaling;
-  if (r.type() == RopeType::kDefault || r.type() == RopeType::kDynamic) return rotary;
-  const bool yarn = r.type() == RopeType::kYarn;
-  if (yarn) rotary.scale = yarn_scale(r);
-  auto* frequency = rotary.frequency.data_ptr<float>();
-  for (int64_t i = 0; i < turned; ++i) {
+void stretch(const ModelConfig& m, Tensor& frequencies) {
+  const RopeScaling& r = m.rope_scaling;
+  auto* frequency = frequencies.data_ptr<float>();
+  for (int64_t i = 0; i < m.rotated_dims() / 2; ++i) {
     const double unscaled = frequency[i];
-    const double alone = yarn                            ? YarnRamp(m).share_left_alone(i)
+    const double alone = r.type() == RopeType::kYarn     ? YarnRamp(m).share_left_alone(i)
                          : r.type() == RopeType::kLlama3 ? llama3_share_left_alone(m, unscaled)
                                                          : 0;  // linear
     frequency[i] = static_cast<float>(unscaled * (alone + (1 - alone) / r.factor));
+  }
+}
+
+}  // namespace
+
+ops::RotaryFrequencies make_rotary(const ModelConfig& m) {
+  const int64_t turned = m.rotated_dims() / 2, pairs = m.head_dim() / 2;
+  const auto& r = m.rope_scaling;
+  ops::RotaryFrequencies rotary{at::zeros({pairs}, at::kFloat)};
+  rotary.frequency.narrow(0, 0, turned).copy_(ops::inverse_frequency(m.rotated_dims(), m.rope_theta));
+  if (r.type() == RopeType::kDefault || r.type() == RopeType::kDynamic) return rotary;
+  if (const double factor = attention_factor(m); factor != 1) {
+    rotary.scale = at::ones({pairs}, at::kFloat);
+    rotary.scale.narrow(0, 0, turned).fill_(factor);
+  }
+  if (r.type() == RopeType::kLongRope) {
+    rotary.of_long = divide_each(rotary.frequency, r.long_factor);
+    rotary.short_tokens = static_cast<int64_t>(original_length(m));
+    rotary.frequency = divide_each(rotary.frequency, r.short_factor);
+  } else {
+    stretch(m, rotary.frequency);
   }
   return rotary;
 }
@@ -81,8 +108,7 @@ Rotary make_rotary(const ModelConfig& m) {
 RotationsOfModel::RotationsOfModel(const ModelSpec& spec, const ModelConfig& model, at::Device device) {
   const auto add = [&](std::optional<ops::RotationTables>& tables, const ModelConfig& m) {
     if (tables) return;
-    const Rotary rotary = make_rotary(m);
-    tables.emplace(rotary.frequency, rotary.scale, device);
+    tables.emplace(make_rotary(m), device);
   };
   ModelConfig unscaled = model;
   unscaled.rope_scaling = {};

@@ -31,7 +31,7 @@ std::vector<double> ratios(const ModelConfig& m) {
 TEST(Rotary, LinearDividesEveryFrequencyAndDynamicNone) {
   for (const double ratio : ratios(model_with("linear", 4))) EXPECT_FLOAT_EQ(ratio, 0.25);
   for (const double ratio : ratios(model_with("dynamic", 4))) EXPECT_EQ(ratio, 1);
-  EXPECT_EQ(make_rotary(model_with("linear", 4)).scale, 1);
+  EXPECT_FALSE(make_rotary(model_with("linear", 4)).scale.defined());
 }
 
 TEST(Rotary, Llama3LeavesFastDimsAloneAndStretchesSlowOnes) {
@@ -61,11 +61,34 @@ TEST(Rotary, YarnRampsBetweenItsBetas) {
   EXPECT_EQ(r.front(), 1);
   EXPECT_FLOAT_EQ(r.back(), 0.25);
   EXPECT_TRUE(std::is_sorted(r.rbegin(), r.rend()));
-  EXPECT_DOUBLE_EQ(make_rotary(m).scale, 0.1 * std::log(4.0) + 1);
+  EXPECT_TRUE(make_rotary(m).scale.eq(static_cast<float>(0.1 * std::log(4.0) + 1)).all().item<bool>());
   m.rope_scaling.mscale = m.rope_scaling.mscale_all_dim = 0.7;
-  EXPECT_EQ(make_rotary(m).scale, 1);
+  EXPECT_FALSE(make_rotary(m).scale.defined());
   m.rope_scaling.attention_factor = 1.25;
-  EXPECT_EQ(make_rotary(m).scale, 1.25);
+  EXPECT_TRUE(make_rotary(m).scale.eq(1.25).all().item<bool>());
+}
+
+TEST(Rotary, LongRopeDividesEachTurnedPairByAFactorThatTheLengthOfTheSequenceDecides) {
+  auto m = model_with("longrope", 16);
+  m.family = "phi3";
+  m.partial_rotary_factor = 0.5;  // 16 of 32 pairs
+  m.rope_scaling.original_max_position_embeddings = 6;
+  m.rope_scaling.short_factor = std::vector<double>(16, 2);
+  m.rope_scaling.long_factor = std::vector<double>(16, 8);
+  const ops::RotaryFrequencies found = make_rotary(m);
+  const Tensor turned = ops::inverse_frequency(32, m.rope_theta);
+  EXPECT_TRUE(found.frequency.narrow(0, 0, 16).equal(turned / 2));
+  EXPECT_TRUE(found.of_long.narrow(0, 0, 16).equal(turned / 8));
+  EXPECT_TRUE(found.frequency.narrow(0, 16, 16).eq(0).all().item<bool>());
+  EXPECT_TRUE(found.scale.narrow(0, 0, 16)
+                  .eq(static_cast<float>(std::sqrt(1 + std::log(16.0) / std::log(6.0))))
+                  .all()
+                  .item<bool>());
+  EXPECT_TRUE(found.scale.narrow(0, 16, 16).eq(1).all().item<bool>());
+  ops::RotationTables tables(found, at::kCPU);
+  const auto at_1 = [&](int64_t tokens) { return tables.of_sequences(1, tokens, {}).sin[0][1] / found.scale; };
+  EXPECT_TRUE(at_1(6).allclose(at::sin(found.frequency), 1e-6));
+  EXPECT_TRUE(at_1(7).allclose(at::sin(found.of_long), 1e-6));
 }
 
 TEST(Rotary, WithoutAnOriginalLengthTheLongestSequenceCounts) {

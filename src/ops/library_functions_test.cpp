@@ -15,7 +15,7 @@ namespace {
 // The angles of a microbatch, which two threads compute; whatever computed before in this process.
 TEST(LibraryFunctions, TheFirstAnglesOfAProcessAreRightToAFewUnitsInTheLastPlace) {
   const Tensor positions = at::arange(256, at::kLong), frequency = inverse_frequency(32, 10000);
-  const Rotation rotation = make_rotation(positions, frequency, 1);
+  const Rotation rotation = make_rotation(positions, frequency);
   for (int64_t p = 0; p < 256; ++p) {
     for (int64_t i = 0; i < 16; ++i) {
       const float angle = static_cast<float>(p) * frequency.data_ptr<float>()[i];

@@ -51,12 +51,12 @@ Tensor inverse_frequency(int64_t head_dim, double theta) {
   return 1.0 / at::pow(theta, exponent);
 }
 
-Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale) {
+Rotation make_rotation(const Tensor& positions, const Tensor& frequency, const Tensor& scale) {
   const at::NoGradGuard no_grad;
   start_library_functions();
   const Tensor angle = positions.to(at::kFloat).unsqueeze(-1) * frequency;
   Tensor cos = angle.cos(), sin = angle.sin();
-  if (scale != 1.0) {
+  if (scale.defined()) {
     cos = cos * scale;
     sin = sin * scale;
   }

@@ -17,7 +17,8 @@ Tensor inverse_frequency(int64_t head_dim, double theta);
 /// `transformers` computes them.
 /// @param positions  int64, any shape.
 /// @param frequency  [head_dim/2], fp32.
-Rotation make_rotation(const Tensor& positions, const Tensor& frequency, double scale = 1.0);
+/// @param scale  [head_dim/2], fp32; undefined: 1.
+Rotation make_rotation(const Tensor& positions, const Tensor& frequency, const Tensor& scale = {});
 
 /// Returns x [..., num_heads, head_dim] rotated (kernels/rope.h). The rows of the rotation are those of x's leading
 /// dims, in the same order.

@@ -11,12 +11,19 @@
 
 namespace athanor::ops {
 
+/// How positions turn pairs of dims, on the host.
+struct RotaryFrequencies {
+  Tensor frequency;     ///< [head_dim/2], fp32: the angle from one position to the next, in radians
+  Tensor scale = {};    ///< [head_dim/2], fp32: factors of cos and sin; undefined: 1
+  Tensor of_long = {};  ///< the frequencies in sequences of more than `short_tokens` tokens; undefined: the same
+  int64_t short_tokens = 0;
+};
+
 class RotationTables {
  public:
-  /// @param frequency, scale  as in make_rotation, on the host.
-  RotationTables(Tensor frequency, double scale, at::Device device);
+  RotationTables(RotaryFrequencies frequencies, at::Device device);
 
-  /// Returns the angles of positions, int64 of the host, in any shape.
+  /// Returns the angles of positions, int64 of the host, in any shape, in sequences that are not long.
   Rotation of_positions(const Tensor& positions) const;
 
   /// Returns the angles [batch, seq_len, head_dim/2] of tokens whose positions begin at 0 in each document, or without
@@ -25,10 +32,11 @@ class RotationTables {
   Rotation of_sequences(int64_t batch, int64_t seq_len, const DocumentLengths& documents);
 
  private:
+  /// The angles in sequences of seq_len tokens, on the device.
+  Rotation make(const Tensor& positions, int64_t seq_len) const;
   Rotation of_sequences_there(int64_t batch, int64_t seq_len, const DocumentLengths& documents);
 
-  Tensor frequency_;
-  double scale_;
+  RotaryFrequencies frequencies_;
   at::Device device_;
   /// By rows and tokens. Those of training are kept for as long as this lives, since graphs of steps read them; of
   /// evaluation, whose texts have any length, only the last.

@@ -9,6 +9,7 @@
 #include "base/text_template_json.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/hf_kept.h"
+#include "checkpoint/hf_tokenizer.h"
 #include "checkpoint/model_identity.h"
 #include "checkpoint/not_finite.h"
 #include "checkpoint/rotation.h"

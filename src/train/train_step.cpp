@@ -9,6 +9,7 @@
 #include "config/due.h"
 #include "model/model_state.h"
 #include "moe/router.h"
+#include "ops/device_traits.h"
 #include "ops/transfer.h"
 #include "optim/gradient_norm.h"
 #include "optim/optimizer_set.h"

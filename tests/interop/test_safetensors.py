@@ -171,9 +171,9 @@ def test_a_model_with_options_of_another_kind_is_refused_by_name(tmp_path):
     assert "attention_bias" in tool("copy-hf", tmp_path / "bias", tmp_path / "out", "float32", 1000, code=2)
     random_model("olmo").save_pretrained(tmp_path / "rope")
     config = json.loads((tmp_path / "rope" / "config.json").read_text())
-    config["rope_parameters"] = {"rope_type": "longrope", "rope_theta": 1e4}
+    config["rope_parameters"] = {"rope_type": "proportional", "rope_theta": 1e4}
     (tmp_path / "rope" / "config.json").write_text(json.dumps(config))
-    assert "longrope" in tool("copy-hf", tmp_path / "rope", tmp_path / "out", "float32", 1000, code=2)
+    assert "proportional" in tool("copy-hf", tmp_path / "rope", tmp_path / "out", "float32", 1000, code=2)
     assert not (tmp_path / "out").exists()
 
 

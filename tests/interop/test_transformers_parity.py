@@ -104,7 +104,15 @@ VARIANTS = {
                                          vocab_size=131, rotary_pct=0.5, rotary_emb_base=500.0, layer_norm_eps=1e-3,
                                          tie_word_embeddings=True)),
     "gpt_neox-whole": (GPTNeoXConfig, dict(NEOX, num_hidden_layers=1, rotary_pct=1.0)),
+    "gpt_neox-yarn": (GPTNeoXConfig, dict(NEOX, num_hidden_layers=1, rope_parameters=dict(
+        rope_type="yarn", rope_theta=500.0, partial_rotary_factor=0.5, factor=4.0, original_max_position_embeddings=16))),
     "phi3": (Phi3Config, dict(DENSE, num_key_value_heads=2, sliding_window=6)),
+    "phi3-longrope": (Phi3Config, dict(DENSE, original_max_position_embeddings=16, rope_parameters=dict(
+        rope_type="longrope", rope_theta=500.0, partial_rotary_factor=0.75, short_factor=[1 + i / 9 for i in range(6)],
+        long_factor=[1 + i * i / 3 for i in range(6)]))),
+    "phi3-longrope-short": (Phi3Config, dict(ODD, original_max_position_embeddings=48, rope_parameters=dict(
+        rope_type="longrope", rope_theta=500.0, partial_rotary_factor=1.0, short_factor=[1 + i / 9 for i in range(6)],
+        long_factor=[7.0] * 6))),
     "phi3-partial": (Phi3Config, dict(ODD, rms_norm_eps=1e-3, rope_parameters=dict(rope_type="default", rope_theta=500.0,
                                                                                   partial_rotary_factor=0.5))),
     "qwen2_moe": (Qwen2MoeConfig, dict(SPARSE, num_key_value_heads=2, moe_intermediate_size=24, shared_expert_intermediate_size=40,
@@ -125,7 +133,7 @@ VARIANTS = {
                                            routed_scaling_factor=2.5)),
     "deepseek_v2-groups": (DeepseekV2Config, dict(ODD, **LATENTS) | dict(
         q_lora_rank=None, n_shared_experts=1, topk_method="group_limited_greedy", n_group=4, topk_group=2, v_head_dim=24,
-        rms_norm_eps=1e-3, rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, mscale=0.8, mscale_all_dim=0.8,
+        rms_norm_eps=1e-3, rope_parameters=dict(rope_type="yarn", rope_theta=500.0, factor=4.0, mscale=0.9, mscale_all_dim=0.6,
                                                 original_max_position_embeddings=16))),
     "deepseek_v3": (DeepseekV3Config, dict(DENSE, **LATENTS) | dict(q_lora_rank=28, first_k_dense_replace=1, n_group=4, topk_group=2)),
     "deepseek_v3-one-group": (DeepseekV3Config, dict(ODD, **LATENTS) | dict(
@@ -149,7 +157,7 @@ QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options
          "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
          "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
          "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
-         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False,
+         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False, "phi3-longrope": False, "phi3-longrope-short": True,
          "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2": False, "deepseek_v2-groups": True, "deepseek_v3": True,
          "deepseek_v3-one-group": False}  # variant → whether attention stays in documents
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
@@ -381,8 +389,11 @@ def disturb_rotation(model):
     """Rotary frequencies are constants of the model: they have float32's error too, two roundings of a power."""
     if not hasattr(model.base_model, "rotary_emb"):
         return lambda seed: None
-    buffers = [buffer for name, buffer in model.base_model.rotary_emb.named_buffers()
-               if name.endswith("inv_freq") and "original" not in name]
+    rotary = model.base_model.rotary_emb
+    chosen_in_forward = hasattr(rotary, "long_inv_freq")  # from these two, by the length
+    buffers = [buffer for name, buffer in rotary.named_buffers()
+               if name.endswith("inv_freq") and ("original" in name) == chosen_in_forward]
+    buffers += [rotary.long_inv_freq] if chosen_in_forward else []
 
     def disturb(seed):
         generator, originals = torch.Generator().manual_seed(seed), [buffer.clone() for buffer in buffers]

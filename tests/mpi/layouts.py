@@ -325,7 +325,7 @@ def change_family(r, f):
     if family in ("gpt_neox", "phi3"):
         turned = [n for n in (2, 4, 6) if n <= f["model.hidden_size"] // f["model.num_attention_heads"]]
         f["model.partial_rotary_factor"] = r.choice(turned) / (f["model.hidden_size"] // f["model.num_attention_heads"])
-        if family == "phi3" or f.get("model.rope_scaling.rope_type") == "yarn":
+        if family == "phi3":
             for key in [key for key in f if key.startswith("model.rope_scaling.")]:
                 del f[key]
     if family == "gpt2" and r.random() < 0.5:
@@ -341,8 +341,6 @@ def change_family(r, f):
         f["model.kv_lora_rank"] = r.choice([3, 7, 16])
         f["model.qk_nope_head_dim"], f["model.qk_rope_head_dim"] = r.choice([2, 6, 8]), r.choice([2, 4, 10])
         f["model.v_head_dim"] = r.choice([1, 5, 8, 24])
-        for key in [key for key in f if key.startswith("model.rope_scaling.")]:
-            del f[key]
         groups = [n for n in range(2, f["model.num_experts"] + 1) if f["model.num_experts"] % n == 0]
         if groups and r.random() < 0.5:
             f["model.n_group"] = r.choice(groups)
@@ -370,6 +368,14 @@ def change_family(r, f):
         if family in ("olmo3", "qwen2", "qwen2_moe", "qwen3", "gemma2", "gemma3_text") and r.random() < 0.6:
             layers = f["model.num_hidden_layers"]
             f["model.full_attention_layers"] = sorted(r.sample(range(layers), r.randrange(1, layers + 1)))
+    if family == "phi3" and r.random() < 0.5:
+        dims = f["model.hidden_size"] // f["model.num_attention_heads"]
+        pairs = int(dims * f["model.partial_rotary_factor"]) // 2
+        f["model.rope_scaling.rope_type"] = "longrope"
+        f["model.rope_scaling.factor"] = r.choice([1.0, 4.0])
+        f["model.rope_scaling.original_max_position_embeddings"] = r.choice([8, 1024])
+        for key in ("short_factor", "long_factor"):
+            f[f"model.rope_scaling.{key}"] = [r.choice([1.0, 1.25, 6.0]) for _ in range(pairs)]
 
 
 def draw_edges(r, f, stages, tensor, data):

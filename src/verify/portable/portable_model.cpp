@@ -45,7 +45,8 @@ Tensor soft_cap(const Tensor& logits, double cap) { return cap > 0 ? cap * at::t
 // ---- Positions
 
 // Radians from one position to the next, and the factor of cos and sin. Source: Su et al. 2021; linear: Chen et al.
-// 2023; YaRN: Peng et al. 2023, §3 (with the weights of DeepSeek's mscale); llama3: Llama 3.1.
+// 2023; YaRN: Peng et al. 2023, §3 (with the weights of DeepSeek's mscale); llama3: Llama 3.1; longrope: Ding et al.
+// 2024.
 struct Rotation {
   std::vector<double> frequency;
   double scale = 1;
@@ -62,7 +63,7 @@ double yarn_scale(const RopeScaling& r) {
   return temperature(1);
 }
 
-Rotation rotation_of(const ModelConfig& m, const RopeScaling& r, double theta) {
+Rotation rotation_of(const ModelConfig& m, const RopeScaling& r, double theta, int64_t tokens) {
   const auto dim = static_cast<double>(m.rotated_dims());
   const auto length = static_cast<double>(r.original_max_position_embeddings > 0 ? r.original_max_position_embeddings
                                                                                  : m.max_position_embeddings);
@@ -72,6 +73,12 @@ Rotation rotation_of(const ModelConfig& m, const RopeScaling& r, double theta) {
   };
   Rotation rotation;
   if (r.type() == RopeType::kYarn) rotation.scale = yarn_scale(r);
+  const bool longrope = r.type() == RopeType::kLongRope;
+  if (longrope && r.attention_factor > 0)
+    rotation.scale = r.attention_factor;
+  else if (longrope && r.factor > 1)
+    rotation.scale = std::sqrt(1 + std::log(r.factor) / std::log(length));
+  const auto& factors = static_cast<double>(tokens) > length ? r.long_factor : r.short_factor;
   for (int64_t i = 0; i < m.rotated_dims() / 2; ++i) {
     const double f = std::pow(theta, -2 * static_cast<double>(i) / dim);
     double alone = 1;
@@ -87,7 +94,8 @@ Rotation rotation_of(const ModelConfig& m, const RopeScaling& r, double theta) {
       if (first == last) last += 0.001;
       alone = 1 - (static_cast<double>(i) - first) / (last - first);
     }
-    rotation.frequency.push_back(mix(f, std::clamp(alone, 0.0, 1.0), r.factor));
+    rotation.frequency.push_back(longrope ? f / factors[static_cast<size_t>(i)]
+                                          : mix(f, std::clamp(alone, 0.0, 1.0), r.factor));
   }
   rotation.frequency.resize(static_cast<size_t>(m.head_dim() / 2), 0);  // pairs that are not turned
   return rotation;
@@ -98,7 +106,8 @@ Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotati
   const Tensor frequency = at::tensor(rotation.frequency, at::kDouble);
   const Tensor angle = position_BT.view({x.size(0), x.size(1), 1, 1}) * frequency;
   ops::start_library_functions();
-  const Tensor cos = angle.cos() * rotation.scale, sin = angle.sin() * rotation.scale;
+  const Tensor scale = at::where(frequency == 0, 1.0, rotation.scale);  // of what is turned
+  const Tensor cos = angle.cos() * scale, sin = angle.sin() * scale;
   const int64_t half = x.size(3) / 2;
   const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
   return at::cat({a * cos - b * sin, b * cos + a * sin}, 3);
@@ -162,12 +171,12 @@ void draw_labels(const Tensor& log_probs_BTV, int64_t first_row, int64_t length,
 class Decoder {
  public:
   Decoder(const RunConfig& config, const Parameters& parameters, const RouterMemory& memory)
-      : config_(config), m_(config.model), parameters_(parameters), memory_(memory), model_(make_model_spec(m_)),
-        rotation_(rotation_of(m_, m_.rope_scaling, m_.rope_theta)),
-        unscaled_rotation_(rotation_of(m_, {}, m_.theta_in_windows())) {}
+      : config_(config), m_(config.model), parameters_(parameters), memory_(memory), model_(make_model_spec(m_)) {}
 
   Losses run(const Tensor& tokens_BT, int64_t end_of_document, int64_t first_sequence, int64_t step,
              const LabelsDrawn* labels) {
+    rotation_ = rotation_of(m_, m_.rope_scaling, m_.rope_theta, tokens_BT.size(1));
+    unscaled_rotation_ = rotation_of(m_, {}, m_.theta_in_windows(), tokens_BT.size(1));
     const Sight sight = sight_of(tokens_BT, config_.data.attention_scope == AttentionScope::kDocument, end_of_document);
     Losses losses;
     Tensor x = model_.embedding_scale * at::embedding(weight(model_.embedding.weight()), tokens_BT);
