@@ -99,7 +99,7 @@ struct Family {
   bool qkv_by_heads = false;        ///< fused_qkv has query, key and value of each head, and not all queries first
   bool parallel = false;            ///< attention and feed-forward read the same sum, and both are added to it
   bool partial_rotation = false;    ///< has model.partial_rotary_factor
-  bool longrope_alone = false;      ///< of the types of model.rope_scaling it has no other
+  bool longrope_alone = false;      ///< among types in model.rope_scaling it has longrope alone
   bool small_residuals = false;     ///< attention_out and down start smaller, by 1/sqrt(2 · num_hidden_layers)
   bool sparse = false;              ///< has experts
   bool has_shared_experts = false;  ///< in each sparse layer, in its class too

@@ -106,7 +106,7 @@ Tensor rotate(const Tensor& x, const Tensor& position_BT, const Rotation& rotati
   const Tensor frequency = at::tensor(rotation.frequency, at::kDouble);
   const Tensor angle = position_BT.view({x.size(0), x.size(1), 1, 1}) * frequency;
   ops::start_library_functions();
-  const Tensor scale = at::where(frequency == 0, 1.0, rotation.scale);  // of what is turned
+  const Tensor scale = at::where(frequency == 0, 1.0, rotation.scale);  // what is not turned keeps 1
   const Tensor cos = angle.cos() * scale, sin = angle.sin() * scale;
   const int64_t half = x.size(3) / 2;
   const Tensor a = x.narrow(3, 0, half), b = x.narrow(3, half, half);
