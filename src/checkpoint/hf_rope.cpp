@@ -129,6 +129,14 @@ void read_scaling(const Family& family, const Json& json, const Json& config, Mo
   }
   const auto scaling = out.type();
   if (scaling == RopeType::kDefault) return;
+  if (!scaling || (family.longrope_alone && scaling != RopeType::kLongRope)) {
+    problems.push_back(fmt::format(
+        "rope_type \"{}\" is not supported, only {}", out.rope_type,
+        family.longrope_alone ? "\"default\" and \"longrope\""
+                              : "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" and \"longrope\""));
+    out = RopeScaling{};
+    return;
+  }
   if (uses_original_length(out)) {
     constexpr int64_t kOfPhi3 = 4096;  // a member of its class outside, which decides
     const int64_t inner = rope.size("original_max_position_embeddings", model.max_position_embeddings);
@@ -136,19 +144,11 @@ void read_scaling(const Family& family, const Json& json, const Json& config, Mo
         top.size("original_max_position_embeddings", family.longrope_alone ? kOfPhi3 : inner);
   }
   if (scaling == RopeType::kLongRope) return read_longrope(rope, model, out);
-  if (scaling == RopeType::kYarn && !family.longrope_alone) return read_yarn(rope, model, out);
-  if (scaling && !family.longrope_alone) {
-    out.factor = above_zero(rope, "factor", {});
-    if (scaling != RopeType::kLlama3) return;
-    out.low_freq_factor = above_zero(rope, "low_freq_factor", {});
-    out.high_freq_factor = above_zero(rope, "high_freq_factor", {});
-    return;
-  }
-  problems.push_back(fmt::format("rope_type \"{}\" is not supported, only {}", out.rope_type,
-                                 family.longrope_alone
-                                     ? "\"default\" and \"longrope\""
-                                     : "\"default\", \"linear\", \"dynamic\", \"yarn\", \"llama3\" and \"longrope\""));
-  out = RopeScaling{};
+  if (scaling == RopeType::kYarn) return read_yarn(rope, model, out);
+  out.factor = above_zero(rope, "factor", {});
+  if (scaling != RopeType::kLlama3) return;
+  out.low_freq_factor = above_zero(rope, "low_freq_factor", {});
+  out.high_freq_factor = above_zero(rope, "high_freq_factor", {});
 }
 
 }  // namespace

@@ -331,7 +331,12 @@ Family deepseek_v3() {
   f.router_score = RouterScore::kSigmoid;
   f.layer_left_out = 61;
   f.config_aliases = {};
-  f.defaults = defaults(129280, 7168, 61, 128, 0, 18432, 4096, 1e-6);
+  f.defaults.vocab_size = 129280;
+  f.defaults.hidden_size = 7168;
+  f.defaults.num_hidden_layers = 61;
+  f.defaults.num_attention_heads = 128;
+  f.defaults.intermediate_size = 18432;
+  f.defaults.max_position_embeddings = 4096;
   f.defaults.num_experts = 256;
   f.defaults.num_experts_per_tok = 8;
   f.defaults.moe_intermediate_size = 2048;
@@ -341,10 +346,6 @@ Family deepseek_v3() {
   f.defaults.router_score = "sigmoid";
   f.defaults.n_group = 8;
   f.defaults.topk_group = 4;
-  f.defaults.q_lora_rank = 1536;
-  f.defaults.kv_lora_rank = 512;
-  f.defaults.qk_nope_head_dim = f.defaults.v_head_dim = 128;
-  f.defaults.qk_rope_head_dim = 64;
   f.default_bos = 0;
   f.default_eos = 1;
   return f;

@@ -210,8 +210,11 @@ std::vector<uint32_t> encode_prompt(const LoadedModel& model, const PromptText& 
   if (ids.empty() && model.eos_id) ids.push_back(*model.eos_id);  // as if a document began
   ATHANOR_CHECK(!ids.empty(), "{} is empty, and this model has no end-of-document token to begin from", name);
   ATHANOR_CHECK(std::ssize(ids) + options.max_new_tokens <= model.config.text_positions(),
-                "{} has {} tokens and --max-new-tokens is {}: together more than the model's {} positions", name,
-                ids.size(), options.max_new_tokens, model.config.text_positions());
+                "{} has {} tokens and --max-new-tokens is {}: together more than the model's {} positions{}", name,
+                ids.size(), options.max_new_tokens, model.config.text_positions(),
+                model.config.text_positions() < model.config.max_position_embeddings
+                    ? " that longrope has short factors for; ask for fewer"
+                    : "");
   return ids;
 }
 
