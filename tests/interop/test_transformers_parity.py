@@ -17,8 +17,9 @@ import pytest
 import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
-from transformers import (AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config, GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config,
-                          OlmoConfig, OlmoeConfig, Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
+from transformers import (AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config,
+                          GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, OlmoConfig, OlmoeConfig,
+                          Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
 torch.set_num_threads(1)  # the models are tiny: a second thread only waits
@@ -152,14 +153,13 @@ VARIANTS = {
                                                      mlp_only_layers=[3], norm_topk_prob=True)),
 }
 # A reference is computed nine times, so `make test` compares each family, option and kind of attention in few of these variants.
-QUICK = {"olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options": True, "olmoe-one-layer-all-experts": True,
-         "olmoe-one-layer-idle-experts": False, "gpt2": False, "gpt2-odd": True, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
-         "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
-         "qwen3_moe-mixed-shorter": True, "olmo2": False, "olmo2-odd": True, "olmo3": False, "olmo3-odd": True, "qwen2": False,
-         "qwen2-window": True, "qwen3-window": False, "mistral": True, "mixtral": False, "mixtral-window": True, "starcoder2": False,
-         "starcoder2-odd": True, "gpt_neox": True, "gpt_neox-odd": False, "phi3": True, "phi3-partial": False, "phi3-longrope": False, "phi3-longrope-short": True,
-         "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2": False, "deepseek_v2-groups": True, "deepseek_v3": True,
-         "deepseek_v3-one-group": False}  # variant → whether attention stays in documents
+QUICK = {  # variant → whether attention stays in documents
+    "olmo-odd": True, "olmo-options": False, "olmoe": False, "olmoe-options": True, "olmoe-one-layer-all-experts": True,
+    "gpt2-odd": True, "llama-tied": False, "llama-linear": False, "llama-dynamic": True, "llama-yarn": False,
+    "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
+    "qwen3_moe-mixed-shorter": True, "olmo2-odd": True, "olmo3": False, "qwen2-window": True, "qwen3-window": False, "mistral": True,
+    "mixtral-window": True, "starcoder2-odd": True, "gpt_neox": True, "phi3": True, "phi3-longrope-short": False,
+    "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2-groups": True, "deepseek_v3": True}
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]

@@ -11,6 +11,8 @@ import pytest
 import layouts
 from test_verify import SAMPLE, SHORT_SAMPLE, slow_unless
 
+# The short sample without the layout that has longrope, whose tables of angles a device has from the host as it has others.
+SHORT = sorted({*SHORT_SAMPLE} - {1545})
 STEPS, HESSIAN_INTERVAL = 3, 2  # those of verify: the interval is no longer
 
 
@@ -24,7 +26,7 @@ def promised_transfers(promised, drawn):
             "waits": 2 * promised["waits"] - drawn.ranks}
 
 
-@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT_SAMPLE, seed) for seed in sorted({*SAMPLE, *SHORT_SAMPLE})])
+@pytest.mark.parametrize("seed", [slow_unless(seed in SHORT, seed) for seed in sorted({*SAMPLE, *SHORT_SAMPLE})])
 def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_streams(program, tmp_path, seed):
     drawn = layouts.draw_layout(seed)
     config = tmp_path / "run.toml"
