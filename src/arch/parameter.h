@@ -29,7 +29,7 @@ enum class Role {
   kExpertGate,    // [E, F, D]
   kExpertUp,      // [E, F, D]
   kExpertDown,    // [E, D, F]
-  kBias,          // one number for each output of a matrix or a norm
+  kBias,          // one number for each output of a matrix or a norm, [E, F] or [E, D] of experts, or for each head
   kOutput,        // [V, D]
 };
 
@@ -79,6 +79,8 @@ struct FileForm {
   /// turned with i + rotated / 2; here i is turned with i + half of the head.
   int64_t rotated = 0;
   bool interleaved = false;  ///< in the file these outputs come last, and i is turned with i + 1
+  bool stacked = false;      ///< of experts: the fused tensor has all of them, as its first dim
+  int64_t row_step = 1;      ///< an output lies this many outputs after the one before it
 };
 
 struct ParameterSpec {

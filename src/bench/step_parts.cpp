@@ -161,7 +161,8 @@ void append_attention(const Shapes& s, std::vector<StepPart>& parts) {
   AttentionSpec spec = make_layer_spec(model, 0).attention;
   for (const auto& [window, count] : layers) {
     spec.window = window;
-    const ops::AttentionOptions options{.window = window, .scale = spec.scale, .soft_cap = spec.soft_cap};
+    ops::AttentionOptions options{.window = window, .scale = spec.scale, .soft_cap = spec.soft_cap};
+    if (!spec.sinks.empty()) options.sinks = s.weight({s.heads});
     const double flops = 3 * spec.score_flops(double(s.B * s.T), double(s.T));  // backward is twice forward
     parts.push_back({forward_backward(window > 0 ? "attention in the window" : "attention", flops,
                                       {s.random({s.B, s.T, s.heads, s.C}), s.random({s.B, s.T, s.kv_heads, s.C}),

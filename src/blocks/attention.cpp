@@ -34,6 +34,7 @@ AttentionBlock::AttentionBlock(const AttentionSpec& spec, const ParameterStore& 
   if (spec.query_latent) query_latent_.emplace(*spec.query_latent, parameters);
   if (spec.key_value_latent) key_value_latent_.emplace(*spec.key_value_latent, parameters);
   if (spec.shared_key) shared_key_.emplace(*spec.shared_key, parameters);
+  if (!spec.sinks.empty()) options_.sinks = parameters.weight(spec.sinks);
   if (qk_norm_ == QkNorm::kNone) return;
   q_norm_ = parameters.weight(spec.query_norm);
   k_norm_ = parameters.weight(spec.key_norm);

@@ -10,6 +10,14 @@ SparseBlock::SparseBlock(const SparseSpec& spec, const ParameterStore& parameter
       router_(parameters.weight(spec.router.weight())), experts_{parameters.weight(spec.gate),
                                                                  parameters.weight(spec.up),
                                                                  parameters.weight(spec.down)} {
+  experts_.unit = spec.unit;
+  if (!spec.down_bias.empty()) {
+    experts_.gate_bias_LF = parameters.weight(spec.gate_bias);
+    experts_.up_bias_LF = parameters.weight(spec.up_bias);
+    experts_.down_bias_LD = parameters.weight(spec.down_bias);
+    experts_.first_output = ranks.rank() * experts_.down_bias_LD.value.size(1);
+  }
+  if (spec.router.has_bias) router_options_.logit_bias_E = parameters.weight(spec.router.bias());
   router_options_.k = spec.choices;
   router_options_.score = spec.score;
   router_options_.norm_topk_prob = spec.norm_topk_prob;

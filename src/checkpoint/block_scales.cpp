@@ -33,14 +33,15 @@ Shape BlockSize::scales_of(const Shape& matrix) const {
   return {blocks(matrix[0], rows), blocks(matrix[1], columns)};
 }
 
-std::optional<BlockSize> read_block_size(const nlohmann::json& config, std::vector<std::string>& problems) {
+Quantization read_quantization(const nlohmann::json& config, bool stacks_experts, std::vector<std::string>& problems) {
   const auto* given = JsonMembers(config, problems).find("quantization_config");
-  if (!given) return std::nullopt;
+  if (!given) return {};
   const auto method = given->is_object() ? given->value("quant_method", nlohmann::json()) : nlohmann::json();
+  if (method == "mxfp4" && stacks_experts) return {.mxfp4 = true};  // whatever is packed, the tensors' names tell
   if (method != "fp8") {
-    problems.push_back(fmt::format("quantization_config with quant_method = {} is not supported, only \"fp8\"",
-                                   JsonMembers::shown(method)));
-    return std::nullopt;
+    problems.push_back(fmt::format("quantization_config with quant_method = {} is not supported, only {}",
+                                   JsonMembers::shown(method), stacks_experts ? "\"mxfp4\" and \"fp8\"" : "\"fp8\""));
+    return {};
   }
   std::vector<std::string> inside;
   JsonMembers members(*given, inside);
@@ -49,7 +50,7 @@ std::optional<BlockSize> read_block_size(const nlohmann::json& config, std::vect
   for (std::string& each : inside) problems.push_back("quantization_config: " + std::move(each));
   BlockSize size;
   if (const auto* sizes = members.find("weight_block_size")) read_sizes(*sizes, size, problems);
-  return size;
+  return {.fp8 = size};
 }
 
 void multiply_by_scales(const BlockScales& scales, int64_t first, std::span<float> values) {

@@ -21,8 +21,15 @@ struct BlockSize {
   Shape scales_of(const Shape& matrix) const;
 };
 
-/// Reads `quantization_config`. Nothing if config.json has none; faults, such as another method, go to `problems`.
-std::optional<BlockSize> read_block_size(const nlohmann::json& config, std::vector<std::string>& problems);
+/// What `quantization_config` says of a folder's weights.
+struct Quantization {
+  std::optional<BlockSize> fp8;  ///< where matrices may be F8_E4M3, with factors of these blocks
+  bool mxfp4 = false;            ///< experts may be packed (packed_fours.h)
+};
+
+/// Reads `quantization_config`. Faults, such as another method, go to `problems`.
+/// @param stacks_experts  whether the family has the experts that mxfp4 packs.
+Quantization read_quantization(const nlohmann::json& config, bool stacks_experts, std::vector<std::string>& problems);
 
 /// The factors of a matrix.
 struct BlockScales {

@@ -64,7 +64,7 @@ void refuse_what_we_do_not_compute(const Family& family, const Json& json, std::
   refuse_activation(family, json, problems);
   members.only("scale_attn_weights", true);
   if (!family.scales_by_layer) members.only("scale_attn_by_inverse_layer_idx", false);
-  members.only("reorder_and_upcast_attn", false);
+  if (!family.scales_by_layer) members.only("reorder_and_upcast_attn", false);
   const bool has_biases = family.biases != Biases::kNone;
   members.only("attention_bias", has_biases && family.bias_member == "attention_bias");
   members.only("mlp_bias", false);
@@ -157,6 +157,11 @@ void read_logits(const Family& family, const Json& json, ModelConfig& m, std::ve
   if (family.scales_by_layer)
     m.scale_attn_by_inverse_layer_idx = members.boolean("scale_attn_by_inverse_layer_idx", false);
   if (family.scales_queries) m.query_pre_attn_scalar = members.size("query_pre_attn_scalar", m.query_pre_attn_scalar);
+  for (const auto& [key, number] : {std::pair{"swiglu_alpha", &m.swiglu_alpha}, {"swiglu_limit", &m.swiglu_limit}}) {
+    if (!family.clamps_swiglu) continue;
+    *number = members.number(key, *number);
+    if (*number == 0) problems.push_back(fmt::format("{} = 0 is not supported: expected a number above 0", key));
+  }
 }
 
 ModelConfig read_model(const Family& family, const Json& json, std::vector<std::string>& problems) {
@@ -285,10 +290,11 @@ HfConfig parse_hf_config(std::string_view text, const std::string& where) {
       members.token_ids("eos_token_id", family.default_eos ? std::vector{*family.default_eos} : std::vector<int64_t>());
   config.pad_token_id = members.token_id("pad_token_id", family.default_pad);
   config.router_aux_loss_coef = members.number("router_aux_loss_coef", family.default_aux_loss_coef);
+  if (family.scales_by_layer) config.upcasts_attention = members.boolean(kUpcastsAttention, false);
   refuse_what_we_do_not_compute(family, json, problems);
   refuse_two_values(family, json, problems);
   config.unknown_members = find_unknown_members(family, json);
-  config.fp8 = read_block_size(json, problems);
+  config.quantization = read_quantization(json, !family.names.stacked_down.empty(), problems);
   config.dropouts = read_dropouts(json, problems);
   if (problems.empty()) problems = find_contradictions(config.model);
   if (problems.empty()) check_countable(config.model, problems);
@@ -359,6 +365,10 @@ void write_experts(const Family& family, const HfConfig& config, Json& json) {
     json[own_name(family, "num_experts")] = m.num_experts;
     json["num_experts_per_tok"] = m.num_experts_per_tok;
     if (!family.norms_topk && !family.deepseek_experts) json["norm_topk_prob"] = m.norm_topk_prob;
+    if (family.clamps_swiglu) {
+      json["swiglu_alpha"] = m.swiglu_alpha > 0 ? m.swiglu_alpha : family.defaults.swiglu_alpha;
+      json["swiglu_limit"] = m.swiglu_limit > 0 ? m.swiglu_limit : family.defaults.swiglu_limit;
+    }
     if (!family.deepseek_experts ||
         config.router_aux_loss_coef != family.default_aux_loss_coef)  // no member of DeepSeek's class
       json["router_aux_loss_coef"] = config.router_aux_loss_coef;
@@ -406,6 +416,7 @@ std::string hf_config_text(const HfConfig& config, Dtype dtype) {
   }
   for (const std::string& dropout : family.dropouts) json[dropout] = 0.0;
   for (const auto& [dropout, rate] : config.dropouts) json[dropout] = rate;
+  if (config.upcasts_attention) json[kUpcastsAttention] = true;
   if (family.parallel) json["use_parallel_residual"] = true;
   if (!family.bias_member.empty()) json[family.bias_member] = family.biases != Biases::kNone;
   write_windows(family, m, json);

@@ -29,6 +29,7 @@ struct HfGeneration {
 };
 
 inline constexpr const char* kHfGenerationName = "generation_config.json";
+inline constexpr const char* kUpcastsAttention = "reorder_and_upcast_attn";  ///< a member of config.json
 
 /// @throws CheckpointError naming the key: a token id that is none.
 HfGeneration parse_hf_generation(std::string_view text, const std::string& where);
@@ -42,8 +43,10 @@ struct HfConfig {
   HfGeneration generation;             ///< that of the same folder; empty if only config.json was read
   /// Members of config.json that are neither read nor known to be without effect, as "key = value".
   std::vector<std::string> unknown_members;
-  std::optional<BlockSize> fp8;            ///< where matrices may be F8_E4M3, with factors of these blocks
+  Quantization quantization;
   std::map<std::string, double> dropouts;  ///< rates above 0 by their members: told and kept, we train without
+  /// GPT-2's reorder_and_upcast_attn, by which its class adds products of attention in fp32, as ours always are: kept.
+  bool upcasts_attention = false;
   double router_aux_loss_coef = 0.01;
   RouterRows
       router_bias;  ///< that of a run, or of files which have it; where they have not, only zeros can be exported

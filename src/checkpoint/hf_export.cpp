@@ -79,40 +79,57 @@ std::vector<std::span<const StoredTensor>> plan_shards(std::span<const StoredTen
   return shards;
 }
 
-/// Reads those of rows [begin, end) of a tensor that a part has, between which it has none.
-void read_spread_rows(const ParameterSpec& parameter, const HfPart& part, int64_t begin, int64_t end,
-                      std::span<float> out, const ParameterReader& read) {
-  const int64_t width = part.columns, step = part.row_stride / width, first_row = part.at / width;
-  const int64_t skipped = begin > first_row ? (begin - first_row + step - 1) / step : 0;
-  for (int64_t r = skipped; r < part.rows && first_row + r * step < end; ++r)
-    read(parameter, part.first + r * width,
-         out.subspan(static_cast<size_t>((first_row + r * step - begin) * width), static_cast<size_t>(width)));
+/// Elements [first, first + out.size()) of a tensor, which are whole rows of it.
+struct Block {
+  int64_t first;
+  std::span<float> out;
+
+  int64_t end() const { return first + std::ssize(out); }
+  /// Returns the place of `count` elements of the tensor from `at` on.
+  std::span<float> at(int64_t at, int64_t count) const {
+    return out.subspan(static_cast<size_t>(at - first), static_cast<size_t>(count));
+  }
+};
+
+/// Reads those elements of a block that a part has. This one lies in the tensor as it does in the parameter.
+void read_run(const ParameterSpec& parameter, const HfPart& part, const Block& block, const ParameterReader& read) {
+  const int64_t from = std::max(block.first, part.at), to = std::min(block.end(), part.at + part.count());
+  if (from < to) read(parameter, part.first + from - part.at, block.at(from, to - from));
 }
 
-/// Reads elements [first, first + out.size()) of a tensor that is not one part as it lies: whole rows of it. A row may
-/// have elements of several parts, or of one part in another order.
-void read_rows(const StoredTensor& tensor, int64_t first, std::span<float> out, const ParameterReader& read) {
-  const int64_t width = tensor.width(), begin = first / width, end = begin + std::ssize(out) / width;
+/// This one has rows between which there are others.
+void read_spread_rows(const ParameterSpec& parameter, const HfPart& part, const Block& block,
+                      const ParameterReader& read) {
+  const int64_t skipped = block.first > part.at ? (block.first - part.at + part.row_stride - 1) / part.row_stride : 0;
+  for (int64_t r = skipped; r < part.rows && part.at + r * part.row_stride < block.end(); ++r)
+    read(parameter, part.first + r * part.columns, block.at(part.at + r * part.row_stride, part.columns));
+}
+
+/// This one is transposed: its outputs are columns of the tensor, whose rows have `width` elements.
+void read_transposed(const ParameterSpec& parameter, const HfPart& part, int64_t width, const Block& block,
+                     const ParameterReader& read) {
+  const int64_t first_row = part.at / width, first_column = part.at % width;
+  const int64_t from = std::max(block.first / width, first_row),
+                to = std::min(block.end() / width, first_row + part.columns);
+  if (from >= to) return;
+  std::vector<float> run(static_cast<size_t>(to - from));
+  for (int64_t output = 0; output < part.rows; ++output) {
+    read(parameter, part.first + output * part.columns + from - first_row, run);
+    for (int64_t row = from; row < to; ++row)
+      block.at(row * width + first_column + output * part.row_stride, 1)[0] = run[static_cast<size_t>(row - from)];
+  }
+}
+
+/// Reads a block of a tensor that is not one part as it lies. A row may have elements of several parts, or of one part
+/// in another order.
+void read_rows(const StoredTensor& tensor, const Block& block, const ParameterReader& read) {
   for (const auto& [parameter, part] : tensor.pieces) {
-    const bool transposed = part.column_stride != 1;
-    if (!transposed && !part.is_contiguous()) {
-      read_spread_rows(*parameter, part, begin, end, out, read);
-      continue;
-    }
-    const int64_t rows = transposed ? part.columns : part.rows, first_row = transposed ? 0 : part.at / width;
-    const int64_t from = std::max(begin, first_row), to = std::min(end, first_row + rows);
-    if (from >= to) continue;
-    if (!transposed) {
-      read(*parameter, part.first + (from - first_row) * width,
-           out.subspan(static_cast<size_t>((from - begin) * width), static_cast<size_t>((to - from) * width)));
-      continue;
-    }
-    std::vector<float> run(static_cast<size_t>(to - from));
-    for (int64_t output = 0; output < part.rows; ++output) {
-      read(*parameter, part.first + output * part.columns + from, run);
-      for (int64_t i = from; i < to; ++i)
-        out[static_cast<size_t>((i - begin) * width + part.at + output)] = run[static_cast<size_t>(i - from)];
-    }
+    if (part.is_contiguous())
+      read_run(*parameter, part, block, read);
+    else if (part.column_stride == 1)
+      read_spread_rows(*parameter, part, block, read);
+    else
+      read_transposed(*parameter, part, tensor.width(), block, read);
   }
 }
 
@@ -132,7 +149,7 @@ void read_elements(const StoredTensor& tensor, int64_t first, std::span<float> o
   } else if (const auto& [parameter, part] = tensor.pieces[0]; tensor.pieces.size() == 1 && part.is_contiguous()) {
     read(*parameter, part.first + first, out);
   } else {
-    read_rows(tensor, first, out, read);
+    read_rows(tensor, {first, out}, read);
   }
 }
 

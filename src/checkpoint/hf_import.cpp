@@ -174,7 +174,8 @@ void HfFolder::settle_output_layer() {
       have_same_values(*a.file, a.tensor, *b.file, b.tensor, num_elements(entry.shape).value_or(0));
 }
 
-const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::string>& problems) {
+const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::string>& problems,
+                                        std::optional<Dtype> only) {
   const auto add = [&](std::string problem) {  // once for all parts of a tensor
     if (std::ranges::find(problems, problem) == problems.end()) problems.push_back(std::move(problem));
     return nullptr;
@@ -186,9 +187,12 @@ const HfFolder::Stored* HfFolder::claim(const HfPart& part, std::vector<std::str
   if (entry.shape != part.shape)
     return add(fmt::format("{} has shape {}, expected {}", found->second.tensor, shape_text(entry.shape),
                            shape_text(part.shape)));
-  if (!widen_to_float(entry.dtype, nullptr, 0, nullptr))
+  if (only && entry.dtype != *only)
+    return add(fmt::format("{} is {}, expected {}", found->second.tensor, dtype_name(entry.dtype), dtype_name(*only)));
+  if (!only && !widen_to_float(entry.dtype, nullptr, 0, nullptr))
     return add(fmt::format("{} is {}, expected F32, BF16, F16 or F64", found->second.tensor, dtype_name(entry.dtype)));
-  if (entry.dtype == Dtype::kF8E4M3 && (!config_.fp8 || entry.shape.size() != 2 || part.column_stride != 1))
+  if (entry.dtype == Dtype::kF8E4M3 &&
+      (!config_.quantization.fp8 || entry.shape.size() != 2 || part.column_stride != 1))
     return add(fmt::format("{} is F8_E4M3, which only a matrix may be that is not transposed, with quantization_config",
                            found->second.tensor));
   return &found->second;
@@ -198,14 +202,31 @@ std::optional<BlockScales> HfFolder::claim_scales(const HfPart& part, const Stor
                                                   std::vector<std::string>& problems) {
   if (stored.file->entry(stored.tensor).dtype != Dtype::kF8E4M3) return std::nullopt;
   const auto* scales =
-      claim({.tensor = part.tensor + "_scale_inv", .shape = config_.fp8->scales_of(part.shape)}, problems);
+      claim({.tensor = part.tensor + "_scale_inv", .shape = config_.quantization.fp8->scales_of(part.shape)}, problems);
   if (!scales) return std::nullopt;
   if (const Dtype dtype = scales->file->entry(scales->tensor).dtype; dtype == Dtype::kF8E4M3)
     problems.push_back(fmt::format("{} is {}, expected F32, BF16, F16 or F64", scales->tensor, dtype_name(dtype)));
-  return BlockScales{scales->file, scales->tensor, *config_.fp8, part.shape.back()};
+  return BlockScales{scales->file, scales->tensor, *config_.quantization.fp8, part.shape.back()};
+}
+
+std::optional<HfFolder::Located> HfFolder::locate_packed(const ParameterSpec& parameter,
+                                                         std::vector<std::string>& problems) {
+  const auto tensors = config_.quantization.mxfp4 ? packed_fours(parameter) : std::nullopt;
+  if (!tensors || !stored_.contains(tensors->blocks)) return std::nullopt;
+  const auto *blocks = claim({.tensor = tensors->blocks, .shape = tensors->blocks_shape}, problems, Dtype::kU8),
+             *scales = claim({.tensor = tensors->scales, .shape = tensors->scales_shape}, problems, Dtype::kU8);
+  Located located{.num_elements = parameter.num_elements()};
+  if (!blocks || !scales) return located;
+  for (HfPart& part : packed_parts(parameter))
+    located.segments.push_back({.file = blocks->file,
+                                .tensor = blocks->tensor,
+                                .part = std::move(part),
+                                .packed = PackedFile{scales->file, {blocks->tensor, scales->tensor}}});
+  return located;
 }
 
 HfFolder::Located HfFolder::locate(const ParameterSpec& parameter, std::vector<std::string>& problems) {
+  if (auto packed = locate_packed(parameter, problems)) return std::move(*packed);
   auto parts = hf_stacked_parts(parameter);
   if (parts.empty() || !stored_.contains(parts[0].tensor)) parts = hf_parts(parameter);
   Located located;
@@ -253,11 +274,14 @@ std::shared_ptr<const HfFolder::Slab> HfFolder::slab(const Segment& segment, int
       last, [&](const auto& each) { return each->of == &segment && each->first_row == first_row; });
   if (found != last.end()) return *found;
   const HfPart& part = segment.part;
-  std::vector<float> stored(static_cast<size_t>(rows * part.columns)), values(stored.size());
-  segment.file->read_runs(segment.tensor, part.at + first_row, part.column_stride, part.columns, rows, stored);
+  const int64_t run = (rows - 1) * part.row_stride + 1;  // with what lies between the rows
+  std::vector<float> stored(static_cast<size_t>(run * part.columns)), values(static_cast<size_t>(rows * part.columns));
+  segment.file->read_runs(segment.tensor, part.at + first_row * part.row_stride, part.column_stride, part.columns, run,
+                          stored);
   for (int64_t row = 0; row < rows; ++row) {
     for (int64_t column = 0; column < part.columns; ++column)
-      values[static_cast<size_t>(row * part.columns + column)] = stored[static_cast<size_t>(column * rows + row)];
+      values[static_cast<size_t>(row * part.columns + column)] =
+          stored[static_cast<size_t>(column * run + row * part.row_stride)];
   }
   last.push_front(std::make_shared<const Slab>(Slab{&segment, first_row, std::move(values)}));
   if (last.size() > kKept) last.pop_back();
@@ -265,6 +289,8 @@ std::shared_ptr<const HfFolder::Slab> HfFolder::slab(const Segment& segment, int
 }
 
 void HfFolder::read_tensor(const Segment& segment, int64_t first, std::span<float> out) const {
+  if (segment.packed)
+    return read_packed_fours(*segment.file, *segment.packed->scales, segment.packed->tensors, first, out);
   segment.file->read_floats(segment.tensor, first, out);
   if (segment.scales) multiply_by_scales(*segment.scales, first, out);
 }
@@ -283,8 +309,8 @@ void HfFolder::read(const Segment& segment, int64_t first, std::span<float> out)
     }
     return;
   }
-  ATHANOR_ASSERT(part.row_stride == 1);  // it is stored transposed
-  const int64_t at_once = std::clamp<int64_t>(kSlabElements / part.columns, 1, part.rows);
+  // It is stored transposed.
+  const int64_t at_once = std::clamp<int64_t>(kSlabElements / (part.columns * part.row_stride), 1, part.rows);
   while (!out.empty()) {
     const int64_t begin = first / part.columns / at_once * at_once, rows = std::min(at_once, part.rows - begin);
     const int64_t skip = first - begin * part.columns, count = std::min(rows * part.columns - skip, std::ssize(out));

@@ -14,6 +14,7 @@
 #include "arch/inventory.h"
 #include "checkpoint/hf_config.h"
 #include "checkpoint/hf_layout.h"
+#include "checkpoint/packed_fours.h"
 #include "checkpoint/safetensors.h"
 
 namespace athanor::inline checkpoint {
@@ -39,12 +40,18 @@ class HfFolder {
   void read(const std::string& name, float* out) const;
 
  private:
+  /// The tensors of packed experts, and the file that has their scales.
+  struct PackedFile {
+    const SafetensorsFile* scales;
+    PackedFours tensors;
+  };
   /// A part of a logical parameter, and the file that has its tensor.
   struct Segment {
     const SafetensorsFile* file;
     std::string tensor;  // its name in the file
     HfPart part;
     std::optional<BlockScales> scales = {};
+    std::optional<PackedFile> packed = {};  // part is one of the unpacked tensor
   };
   /// Rows of a part that is stored transposed, of the last that were read: to read a row alone would be to read an
   /// element here and there all over the tensor.
@@ -84,9 +91,12 @@ class HfFolder {
   /// Reads the biases of routers, if the family's files have them.
   void read_router_bias(std::vector<std::string>& problems);
   Located locate(const ParameterSpec& parameter, std::vector<std::string>& problems);
+  /// Returns where a parameter lies that is packed; nothing if it is not.
+  std::optional<Located> locate_packed(const ParameterSpec& parameter, std::vector<std::string>& problems);
   /// Returns where the part's tensor is, and marks it as used; null, with a problem added, if it is missing or does not
   /// fit.
-  const Stored* claim(const HfPart& part, std::vector<std::string>& problems);
+  /// @param only  the type that it must have; nothing: any that is widened to fp32.
+  const Stored* claim(const HfPart& part, std::vector<std::string>& problems, std::optional<Dtype> only = {});
 
   HfConfig config_;
   std::vector<ParameterSpec> parameters_;

@@ -19,6 +19,7 @@ void keep_hf_settings(const HfConfig& config, const std::filesystem::path& run_f
   if (config.pad_token_id) ids["pad_token_id"] = *config.pad_token_id;
   if (!config.eos_token_ids.empty()) ids["eos_token_id"] = config.eos_token_ids;
   if (!config.dropouts.empty()) ids["dropouts"] = config.dropouts;
+  if (config.upcasts_attention) ids[kUpcastsAttention] = true;
   write_file_atomically(run_folder / kKeptTokensName, ids.dump(2) + "\n");
   if (!config.generation.text.empty()) write_file_atomically(run_folder / kHfGenerationName, config.generation.text);
 }
@@ -33,6 +34,7 @@ void add_kept_settings(const std::filesystem::path& run_folder, HfConfig& config
   JsonMembers members(json, problems);
   config.bos_token_id = members.token_id("bos_token_id", {});
   config.pad_token_id = members.token_id("pad_token_id", {});
+  config.upcasts_attention = members.boolean(kUpcastsAttention, false);
   auto ends = members.token_ids("eos_token_id", {});
   if (const auto* dropouts = members.find("dropouts")) {
     ATHANOR_CHECK_CHECKPOINT(dropouts->is_object(), "{}: dropouts must be an object", file.string());

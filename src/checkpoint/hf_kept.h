@@ -8,7 +8,7 @@
 
 namespace athanor::inline checkpoint {
 
-/// Has bos_token_id, eos_token_id, pad_token_id and the rates of dropout of config.json.
+/// Has bos_token_id, eos_token_id, pad_token_id, the rates of dropout and kUpcastsAttention of config.json.
 inline constexpr const char* kKeptTokensName = "token_ids.json";
 
 /// Writes what `config` has of it into the run folder: kKeptTokensName, and generation_config.json if there was one.

@@ -64,10 +64,37 @@ std::vector<HfPart> in_its_form(const ParameterSpec& parameter) {
   return parts;
 }
 
+// Returns the parts of experts in a tensor that has all of them: a part for each, whose outputs lie in turns with
+// others.
+std::vector<HfPart> stacked_in_its_form(const ParameterSpec& parameter) {
+  const FileForm& form = parameter.form;
+  const int64_t experts = parameter.shape[0], rows = parameter.shape[1],
+                columns = parameter.num_elements() / experts / rows, of_expert = form.rows * columns;
+  Shape shape = parameter.shape;
+  shape[1] = form.rows;
+  if (form.transposed) std::swap(shape[1], shape[2]);
+  std::vector<HfPart> parts;
+  for (int64_t expert = 0; expert < experts; ++expert) {
+    HfPart part{form.fused,
+                shape,
+                expert * rows * columns,
+                rows,
+                columns,
+                expert * of_expert + form.first_row * columns,
+                form.row_step * columns,
+                1};
+    if (form.transposed)
+      part.at = expert * of_expert + form.first_row, part.row_stride = form.row_step, part.column_stride = form.rows;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
 }  // namespace
 
 std::vector<HfPart> hf_parts(const ParameterSpec& parameter) {
   if (!parameter.is_expert()) return in_its_form(parameter);
+  if (parameter.form.stacked) return stacked_in_its_form(parameter);
   const auto cut = parameter.name.find(kExperts) + kExperts.size();
   const Shape shape(parameter.shape.begin() + 1, parameter.shape.end());
   const int64_t rows = shape[0], columns = shape[1];
@@ -80,7 +107,7 @@ std::vector<HfPart> hf_parts(const ParameterSpec& parameter) {
 }
 
 std::vector<HfPart> hf_stacked_parts(const ParameterSpec& parameter) {
-  if (!parameter.is_expert()) return {};
+  if (!parameter.is_expert() || parameter.form.stacked) return {};
   const bool is_down = parameter.role == Role::kExpertDown;
   const auto experts = parameter.name.substr(0, parameter.name.find(kExperts) + kExperts.size());
   const int64_t rows = parameter.shape[1], columns = parameter.shape[2];

@@ -31,8 +31,8 @@ struct HfPart {
 };
 
 /// Returns the parts that make up a parameter, one after the other: one for each expert of an expert parameter
-/// ("...experts.7.gate_proj.weight"), otherwise one for each run of outputs that lie together there, too. This is the
-/// form in which folders are written.
+/// ("...experts.7.gate_proj.weight", or a part of the tensor that FileForm::stacked names), otherwise one for each run
+/// of outputs that lie together there, too. This is the form in which folders are written.
 std::vector<HfPart> hf_parts(const ParameterSpec& parameter);
 
 /// Returns the parts of a parameter of experts in a folder that stacks them: E experts with intermediate size F and

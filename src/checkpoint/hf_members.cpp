@@ -35,12 +35,14 @@ const std::set<std::string, std::less<>> kWithoutEffect = {"_attn_implementation
                                                            "embd_pdrop",
                                                            "encoder_no_repeat_ngram_size",
                                                            "ep_size",
+                                                           "experts_per_token",
                                                            "exponential_decay_length_penalty",
                                                            "finetuning_task",
                                                            "forced_bos_token_id",
                                                            "forced_eos_token_id",
                                                            "gradient_checkpointing",
                                                            "id2label",
+                                                           "initial_context_length",
                                                            "is_decoder",
                                                            "keep_in_fp32",
                                                            "label2id",
@@ -159,6 +161,8 @@ const std::set<std::string, std::less<>> kReadMembers = {"add_cross_attention",
                                                          "shared_expert_intermediate_size",
                                                          "sliding_window",
                                                          "sliding_window_pattern",
+                                                         "swiglu_alpha",
+                                                         "swiglu_limit",
                                                          "tie_word_embeddings",
                                                          "topk_group",
                                                          "topk_method",
@@ -183,6 +187,7 @@ bool is_of_others(const Family& family, const std::string& name) {
   if (!family.grouped_keys && !family.latent_attention && name == "num_key_value_heads") return true;
   if (name == "attn_logit_softcapping" || name == "final_logit_softcapping") return false;  // refused
   if (name == "query_pre_attn_scalar") return !family.scales_queries;
+  if (name.starts_with("swiglu_")) return !family.clamps_swiglu;
   if (name == "num_local_experts") return family.has_shared_experts;
   if (name == "rope_local_base_freq") return !family.windows_own_theta;
   if (name == "sliding_window_pattern") return family.window_pattern != name;

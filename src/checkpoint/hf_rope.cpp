@@ -162,6 +162,7 @@ void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, 
   if (family.windows_unscaled) of_full_layers = rope_of_full_layers(family, config, model, problems);
   if (const auto* rope = family.windows_unscaled ? &of_full_layers : find_rope(top)) {
     if (!rope->is_object()) return top.complain("rope_scaling or rope_parameters", *rope, "an object");
+    model.rope_scaling = {};
     JsonMembers members(*rope, problems);
     theta = members.number("rope_theta", theta);
     if (family.partial_rotation)
@@ -170,6 +171,8 @@ void read_hf_rope(const Family& family, const Json& config, ModelConfig& model, 
       members.only("partial_rotary_factor", 1.0);
     // An original length outside counts only where all layers are alike.
     read_scaling(family, *rope, family.windows_unscaled ? Json::object() : config, model, problems);
+  } else if (top.find("rope_parameters")) {
+    model.rope_scaling = {};  // empty, which is not as if it were absent
   }
   if (!(theta > 0)) problems.push_back(fmt::format("rope_theta is {}, expected a number above 0", theta));
   model.rope_theta = theta;

@@ -117,7 +117,7 @@ bool is_younger_than_checkpoints(const std::string& key) {
          key == "sliding_window" || key == "partial_rotary_factor" || key == "full_attention_layers" ||
          key == "window_rope_theta" || key == "query_pre_attn_scalar" || key == "scale_attn_by_inverse_layer_idx" ||
          key.ends_with("_lora_rank") || key.starts_with("qk_") || key == "v_head_dim" || key.ends_with("_group") ||
-         key == "attn_logit_softcapping" || key == "final_logit_softcapping";
+         key == "attn_logit_softcapping" || key == "final_logit_softcapping" || key.starts_with("swiglu_");
 }
 
 }  // namespace

@@ -177,4 +177,14 @@ void SafetensorsFile::read_runs(const std::string& name, int64_t first, int64_t 
   if (file_) file_->release(source, static_cast<uint64_t>(all * bytes));
 }
 
+void SafetensorsFile::read_bytes(const std::string& name, int64_t first, std::span<uint8_t> out) const {
+  const auto& at = entry(name);
+  ATHANOR_CHECK_CHECKPOINT(at.dtype == Dtype::kU8 && first >= 0 && std::ssize(out) <= at.num_elements - first,
+                           "{}: tensor \"{}\" has {} elements of {}; {} of U8 from element {} on were asked for",
+                           where_, name, at.num_elements, dtype_name(at.dtype), out.size(), first);
+  const std::byte* source = bytes_.data() + at.begin + first;
+  std::memcpy(out.data(), source, out.size());
+  if (file_) file_->release(source, out.size());
+}
+
 }  // namespace athanor::inline checkpoint

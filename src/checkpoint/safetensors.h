@@ -49,6 +49,8 @@ class SafetensorsFile {
   /// elements later, one after the other into `out` [count, length]. Otherwise as read_floats.
   void read_runs(const std::string& name, int64_t first, int64_t stride, int64_t count, int64_t length,
                  std::span<float> out) const;
+  /// Reads elements [first, first + out.size()) of a tensor of U8. Otherwise as read_floats.
+  void read_bytes(const std::string& name, int64_t first, std::span<uint8_t> out) const;
 
  private:
   /// Returns where `count` elements begin. @throws as read_floats.

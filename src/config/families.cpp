@@ -351,6 +351,38 @@ Family deepseek_v3() {
   return f;
 }
 
+// OpenAI 2025, "gpt-oss-120b & gpt-oss-20b Model Card", §2.
+Family gpt_oss() {
+  Family f = named("gpt_oss", "GptOssForCausalLM");
+  f.names.router = "router";
+  f.names.sinks = "sinks";
+  f.names.stacked_gate_up = "gate_up_proj";
+  f.names.stacked_down = "down_proj";
+  f.biases = Biases::kAll;
+  f.expert_biases = f.clamps_swiglu = true;
+  f.sparse = f.norms_topk = true;
+  f.free_head_dim = true;
+  f.heads_divide_hidden = false;
+  f.has_window = f.mixes_windows = true;
+  f.full_attention_every = 2;
+  f.config_names = {{"num_experts", "num_local_experts"}};
+  f.config_aliases = {"num_experts"};
+  f.defaults = defaults(201088, 2880, 36, 64, 8, 2880, 131072, 1e-5);
+  f.defaults.attention_head_dim = 64;
+  f.defaults.num_experts = 128;
+  f.defaults.num_experts_per_tok = 4;
+  f.defaults.sliding_window = 128;
+  f.defaults.rope_theta = 150000;
+  f.defaults.rope_scaling.rope_type = "yarn";
+  f.defaults.rope_scaling.factor = 32;
+  f.defaults.rope_scaling.original_max_position_embeddings = 4096;
+  f.defaults.rope_scaling.truncate = false;
+  f.defaults.swiglu_alpha = 1.702;
+  f.defaults.swiglu_limit = 7;
+  f.default_aux_loss_coef = 0.001;
+  return f;
+}
+
 // Radford et al. 2019; the sizes are those of its smallest model.
 Family gpt2() {
   Family f = named("gpt2", "GPT2LMHeadModel");
@@ -403,10 +435,10 @@ std::vector<std::string> activation_names(FeedForwardKind kind) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(),    olmo2(),       olmo3(),       olmoe(),      llama(),
-                                          qwen2(),   qwen2_moe(),   qwen3(),       qwen3_moe(),  mistral(),
-                                          mixtral(), starcoder2(),  gpt2(),        gpt_neox(),   phi3(),
-                                          gemma2(),  gemma3_text(), deepseek_v2(), deepseek_v3()};
+  static const std::vector<Family> all = {olmo(),    olmo2(),       olmo3(),       olmoe(),       llama(),
+                                          qwen2(),   qwen2_moe(),   qwen3(),       qwen3_moe(),   mistral(),
+                                          mixtral(), starcoder2(),  gpt2(),        gpt_neox(),    phi3(),
+                                          gemma2(),  gemma3_text(), deepseek_v2(), deepseek_v3(), gpt_oss()};
   return all;
 }
 

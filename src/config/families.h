@@ -40,11 +40,12 @@ inline bool has_gate(FeedForwardKind kind) {
 /// Returns the names of the activation in config.json.
 std::vector<std::string> activation_names(FeedForwardKind kind);
 
-/// Which linear layers have biases. Router, experts and output layer have none.
+/// Which linear layers have biases. Router and experts have none, unless Family::expert_biases; the output layer has
+/// none.
 enum class Biases {
   kNone,
   kQkv,  // queries, keys and values (Qwen2)
-  kAll,  // all of a layer (GPT-2)
+  kAll,  // all of a layer (GPT-2); in a family with experts those of attention (gpt-oss)
 };
 
 /// RMSNorm of queries and keys before the rotary embedding.
@@ -67,7 +68,8 @@ struct FamilyNames {
   std::string gate = "gate_proj", up = "up_proj", down = "down_proj", router = "gate", experts = "experts",
               shared_experts = "shared_experts",
               shared_gate = "",  ///< a gate of the shared experts' result; "": there is none
-      router_bias = "";          ///< what is added to scores where experts are chosen; "": files have none
+      router_bias = "",          ///< what is added to scores where experts are chosen; "": files have none
+      sinks = "";                ///< a logit of each head that has no key; "": there are none
   /// Of attention with latents. In files key_value_down has latent and shared_key, and key_value_up the key and the
   /// value that are made of them.
   std::string query_down = "q_a_proj", query_down_norm = "q_a_layernorm", query_up = "q_b_proj", latent = "kv_a_proj",
@@ -75,6 +77,9 @@ struct FamilyNames {
               key_value_up = "kv_b_proj";
   std::string fused_qkv = "";      ///< the tensor in files that has query, key and value; "" if none has
   std::string fused_gate_up = "";  ///< that which has gate and up of a dense layer
+  /// Those which have all experts, as [experts, in, out], gate and up in turns; their biases end with "_bias". "": each
+  /// expert has tensors of its own.
+  std::string stacked_gate_up = "", stacked_down = "";
 };
 
 struct Family {
@@ -93,6 +98,8 @@ struct Family {
   Positions positions = Positions::kRotary;
   FeedForwardKind feed_forward = FeedForwardKind::kSwiGlu;
   Biases biases = Biases::kNone;
+  bool expert_biases = false;  ///< the router and experts have biases, too
+  bool clamps_swiglu = false;  ///< experts compute model.swiglu_alpha's unit (base/gated_unit.h) in place of SwiGLU
   std::string bias_member = "attention_bias";  ///< tells in config.json whether there are biases; "": nothing does
   std::string activation = "silu";             ///< its name in config.json, as it is written
   bool transposed = false;                     ///< files have the matrices of layers as [in, out]

@@ -25,7 +25,7 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
       "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
-      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, deepseek_v3, got "
+      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, deepseek_v3, gpt_oss, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -42,7 +42,7 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED(
       "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen2_moe, qwen3_moe, "
-      "mixtral, deepseek_v2, deepseek_v3",
+      "mixtral, deepseek_v2, deepseek_v3, gpt_oss",
       {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});
@@ -86,6 +86,7 @@ TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
                  {"model.family=qwen3", "model.query_pre_attn_scalar=64"});
   EXPECT_REFUSED("model.scale_attn_by_inverse_layer_idx is for gpt2 alone",
                  {"model.family=llama", "model.scale_attn_by_inverse_layer_idx=true"});
+  EXPECT_REFUSED("model.swiglu_limit (7) is for gpt_oss alone", {"model.family=mixtral", "model.swiglu_limit=7"});
   EXPECT_REFUSED("model.window_rope_theta (100) is for gemma3_text alone",
                  {"model.family=gemma2", "model.window_rope_theta=100"});
   EXPECT_EQ(contradictions({"model.family=gpt2", "model.hidden_size=15", "model.num_attention_heads=3"}), "")
@@ -110,10 +111,11 @@ TEST(Families, LayersWithoutTheWindowFollowTheListOrTheFamilysRule) {
   EXPECT_EQ(windows("mistral", {}), (Windows{7, 7, 7, 7, 7}));
   EXPECT_REFUSED(
       "model.sliding_window (7) is for olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, phi3, "
-      "gemma2, gemma3_text alone",
+      "gemma2, gemma3_text, gpt_oss alone",
       {"model.family=llama", "model.sliding_window=7"});
-  EXPECT_REFUSED("model.full_attention_layers is for olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text alone",
-                 {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});
+  EXPECT_REFUSED(
+      "model.full_attention_layers is for olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text, gpt_oss alone",
+      {"model.family=mistral", "model.sliding_window=7", "model.full_attention_layers=[1]"});
   EXPECT_REFUSED("has no effect without model.sliding_window",
                  {"model.family=qwen2", "model.full_attention_layers=[1]"});
   EXPECT_REFUSED("model.full_attention_layers has 9: expected layers from 0 to 3",

@@ -240,6 +240,8 @@ void check_logits(const Family& family, const ModelConfig& m, Findings& found) {
                 families_that(&Family::scales_by_layer));
   alone("attn_logit_softcapping", m.attn_logit_softcapping, &Family::caps_attention);
   alone("final_logit_softcapping", m.final_logit_softcapping, &Family::caps_output);
+  alone("swiglu_alpha", m.swiglu_alpha, &Family::clamps_swiglu);
+  alone("swiglu_limit", m.swiglu_limit, &Family::clamps_swiglu);
 }
 
 void check_rope_scaling(const Family& family, const ModelConfig& m, Findings& found) {

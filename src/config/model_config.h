@@ -74,6 +74,8 @@ struct ModelConfig {
   bool scale_attn_by_inverse_layer_idx = false;
   double attn_logit_softcapping = 0.0;
   double final_logit_softcapping = 0.0;
+  double swiglu_alpha = 0.0;
+  double swiglu_limit = 0.0;
   bool tie_word_embeddings = false;
   double initializer_range = 0.02;
   RopeScaling rope_scaling;
@@ -155,7 +157,7 @@ struct ModelConfig {
             between(1, kMaxLayers));
     f.field("mlp_only_layers", mlp_only_layers, "layers without experts, counted from 0, in the same families");
     f.field("norm_topk_prob", norm_topk_prob,
-            "scale the chosen scores to sum to 1 (always in mixtral; cannot be exported in deepseek_v2)");
+            "scale the chosen scores to sum to 1 (always in mixtral and gpt_oss; cannot be exported in deepseek_v2)");
     f.field(
         "router_score", router_score,
         "how scores follow from the router's logits: a softmax over all experts, or each expert's sigmoid; not set: as "
@@ -204,12 +206,11 @@ struct ModelConfig {
             zero_or_fp32_up_to(kMaxFp32));
     f.field("sliding_window", sliding_window,
             "a token attends to itself and the tokens before it, this many in all (mistral, mixtral, starcoder2, phi3, "
-            "olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma2, gemma3_text); 0: to all before it",
+            "olmo3, qwen2, qwen2_moe, qwen3, qwen3_moe, gemma2, gemma3_text, gpt_oss); 0: to all before it",
             between(0, kMaxPositions));
     f.field("full_attention_layers", full_attention_layers,
-            "layers without the window, counted from 0 (olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text); []: "
-            "none, but in "
-            "gemma2 every second, in olmo3 every fourth, in gemma3_text every sixth");
+            "layers without the window, counted from 0 (olmo3, qwen2, qwen2_moe, qwen3, gemma2, gemma3_text, gpt_oss); "
+            "[]: none, but in gemma2 and gpt_oss every second, in olmo3 every fourth, in gemma3_text every sixth");
     f.field("query_pre_attn_scalar", query_pre_attn_scalar,
             "products of queries and keys are divided by the square root of this (gemma2, gemma3_text); 0: head_dim",
             between(0, kMaxWidth));
@@ -220,6 +221,11 @@ struct ModelConfig {
             zero_or_fp32_up_to(kMaxScale));
     f.field("final_logit_softcapping", final_logit_softcapping,
             "the same for the logits of the output layer (gemma2, gemma3_text); 0: no cap",
+            zero_or_fp32_up_to(kMaxScale));
+    f.field("swiglu_alpha", swiglu_alpha,
+            "experts compute gate · sigmoid(alpha · gate) · (up + 1) with this alpha (gpt_oss); 0: 1.702",
+            zero_or_fp32_up_to(kMaxScale));
+    f.field("swiglu_limit", swiglu_limit, "gate is at most this, and up within ± this (gpt_oss); 0: 7",
             zero_or_fp32_up_to(kMaxScale));
     f.field("tie_word_embeddings", tie_word_embeddings, "the output layer shares the embedding's weight");
     f.field("initializer_range", initializer_range, "standard deviation of initial weights", fp32_up_to(100));

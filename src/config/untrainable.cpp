@@ -12,7 +12,8 @@ std::string why_weight_is_constant(const ModelConfig& model) {
            "dense "
            "one, or num_experts to 2 or more";
   if (model.num_experts_per_tok == 1 && model.norms_topk())
-    return "model.num_experts_per_tok = 1 with model.norm_topk_prob = true, as always in mixtral, gives the chosen "
+    return "model.num_experts_per_tok = 1 with model.norm_topk_prob = true, as always in mixtral and gpt_oss, gives "
+           "the chosen "
            "expert "
            "the weight 1 whatever its score is; set num_experts_per_tok to 2 or more, or, in other families, "
            "norm_topk_prob = false";

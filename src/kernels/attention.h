@@ -5,6 +5,7 @@
 // Backward computes one head at a time, blocks of keys against blocks of queries, with all sums in fp32 in a fixed
 // order. Attention weights are rounded to the packed type (gemm_pack.h), which is bf16 on avx512_bf16 only.
 
+#include <cmath>
 #include <cstdint>
 #include <span>
 
@@ -28,6 +29,7 @@ struct AttentionShape {
   MatmulPath path = MatmulPath::kAvx512;  ///< any path except kLibrary
   int64_t window = 0;                     ///< keys that a query sees, its own and those before it; 0: all of them
   float soft_cap = 0;                     ///< bound of score · scale (soft_cap.h); 0: none
+  float sink = -HUGE_VALF;                ///< a further logit of each query, whose value is zero; −∞: there is none
 };
 
 /// These functions pack a head's rows into panels as right factors: transposed (for scores), or as they are (for sums
@@ -48,8 +50,8 @@ struct PackedHead {
 };
 
 /// Computes rows [begin, end) of `out` and of logsumexp [length], which is the logarithm of Σ exp(score · scale),
-/// capped if there is a cap, over the keys that a query sees. `begin` is a multiple of 12; `end` is one too, or the
-/// length.
+/// capped if there is a cap, over the keys that a query sees and the sink. `begin` is a multiple of 12; `end` is one
+/// too, or the length.
 /// @param keys_transposed, values  as pack_transposed and pack write them.
 /// @param largest  [length] as logsumexp: the largest of what it is a sum of; null: not wanted.
 /// @param scratch  attention_forward_scratch bytes, aligned to 64.
@@ -68,6 +70,8 @@ struct AttentionQueries {
   HeadRows<const T> q, out, dout;
   const float* logsumexp;
   HeadRows<T> dq;
+  float sink = -HUGE_VALF;         ///< AttentionShape::sink of this head, …
+  float* sink_gradient = nullptr;  ///< … and where its gradient goes; null: there is no sink
 };
 
 /// Computes dq of each of the query heads that share one key head, and dk and dv, which are sums over these heads. All

@@ -73,12 +73,14 @@ AttentionKernel attention_kernel(const AttentionCall& call) {
   constexpr double kMostDocuments = 65535;
   if (std::fmod(call.head_dim * (call.bf16 ? 2 : 4), 16) != 0) return AttentionKernel::kOther;
   if (std::max(call.documents, call.sequences) > kMostDocuments) return AttentionKernel::kOther;
-  if (call.soft_cap) return AttentionKernel::kOther;
+  if (call.soft_cap || call.sinks) return AttentionKernel::kOther;
   if (call.bf16 && call.head_dim <= 256) return AttentionKernel::kFlash;
   return call.window > 0 ? AttentionKernel::kOther : AttentionKernel::kEfficient;
 }
 
 double AttentionCall::backward_bytes() const {
+  // Logits, the same with sinks, their softmax, and the gradients of both; queries, keys and values in fp32.
+  if (sinks) return 5 * scores_bytes() + 6 * 4 * tokens() * heads * head_dim;
   if (soft_cap) return 2 * scores_bytes();  // the gradients of tanh and of softmax
   switch (kernel) {
     case AttentionKernel::kFlash: return flash_bytes(*this);
@@ -95,7 +97,7 @@ double AttentionCall::logsumexp_bytes() const {
 }
 
 double AttentionCall::mask_bytes() const {
-  if (soft_cap) return 2 * scores_bytes() + (bf16 ? 3 * 4 * tokens() * heads * head_dim : 0);
+  if (soft_cap && !sinks) return 2 * scores_bytes() + (bf16 ? 3 * 4 * tokens() * heads * head_dim : 0);
   const bool hides = window > 0 && window < seq_len;
   return hides && kernel == AttentionKernel::kOther ? 5 * seq_len * seq_len : 0;
 }

@@ -61,6 +61,7 @@ struct AttentionCall {
   double documents = 0;   ///< those that the tables hold, with the empty ones; 0: each sequence is one
   double window = 0;      ///< keys that a query sees; 0: all before it
   bool soft_cap = false;  ///< no kernel has one: all scores are in memory, and backward keeps two tensors of them
+  bool sinks = false;     ///< no kernel has them: backward computes all scores again, and nothing of them is kept
   bool bf16 = true;
   AttentionKernel kernel = AttentionKernel::kOther;
 

@@ -92,8 +92,8 @@ class Planner {
       HomeMatrix matrix{&entry, {}, entry.global_shape[dim], entry.global_shape[dim + 1], cut_dim_of_matrix(entry), {}};
       if (matrix.cut_dim >= 0) matrix.parts = input_.parts(entry);
       const double work = home_work(matrix.rows, matrix.columns);
-      const int64_t stacked = dim == 0 ? 1 : entry.global_shape[0], here = count_matrices(entry.extent),
-                    first = dim == 0 ? 0 : entry.offset[0];
+      const int64_t stacked = dim == 0 ? 1 : entry.global_shape[0],
+                    here = count_matrices(entry.replication, entry.extent), first = dim == 0 ? 0 : entry.offset[0];
       for (int64_t m = 0; m < stacked; ++m) {
         jobs_.push_back({work, entry.replication.is_expert() ? static_cast<size_t>(1 + m / here) : 0});
         held_.push_back(m >= first && m < first + here);

@@ -85,6 +85,7 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
   if (config.data.attention_scope == AttentionScope::kDocument)
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
   s.attention.soft_cap = m.attn_logit_softcapping > 0;
+  s.attention.sinks = !family_of(m).names.sinks.empty();
   if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
 }

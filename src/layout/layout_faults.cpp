@@ -293,6 +293,7 @@ void check_widths(const ModelConfig& model, int64_t degree, Findings& found) {
   const bool one_name = model.moe_intermediate_size == 0;
   if (sparse < model.num_hidden_layers) check("dense layers", "model.intermediate_size", model.intermediate_size);
   if (sparse == 0) return;
+  if (family_of(model).expert_biases) check("the biases of experts", "model.hidden_size", model.hidden_size);
   // Shared experts together are a whole number of experts wide, unless their width is given.
   if (model.shared_expert_intermediate_size > 0)
     check("shared experts", "model.shared_expert_intermediate_size", model.shared_expert_intermediate_size);

@@ -56,7 +56,7 @@ std::map<std::string, HeldElements> count_held_by_optimizer(const RunConfig& con
   for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
     HeldElements& held = held_by[optimizers.optimizer_of(p.spec.name, p.spec.role).name];
     (p.replication.is_expert() ? held.expert : held.dense) += count_elements(p.extent);
-    held.matrices += count_matrices(p.extent);
+    held.matrices += count_matrices(p.replication, p.extent);
   }
   return held_by;
 }
@@ -104,7 +104,8 @@ double count_staging_bytes(const RunConfig& config, const Layout& layout, int ra
     if (parts == 0) continue;
     values += static_cast<double>(count_elements(p.extent) * parts) / static_cast<double>(shards.parts) *
               static_cast<double>(1 + optimizer.count_kinds(StateKind::Extent::kElement));
-    values += static_cast<double>(count_matrices(p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
+    values += static_cast<double>(count_matrices(p.replication, p.extent) *
+                                  optimizer.count_kinds(StateKind::Extent::kMatrix));
   }
   return values * sizeof(float);
 }
@@ -117,9 +118,9 @@ std::map<Replication, double> count_state_values(const RunConfig& config, const 
   std::map<Replication, double> values;
   for (const HeldParameter& p : held_parameters(config.model, config.parallelism, layout, rank)) {
     const OptimizerDeclaration& optimizer = optimizers.optimizer_of(p.spec.name, p.spec.role);
-    values[p.replication] +=
-        static_cast<double>(count_elements(p.extent) * (1 + optimizer.count_kinds(StateKind::Extent::kElement)) +
-                            count_matrices(p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
+    values[p.replication] += static_cast<double>(
+        count_elements(p.extent) * (1 + optimizer.count_kinds(StateKind::Extent::kElement)) +
+        count_matrices(p.replication, p.extent) * optimizer.count_kinds(StateKind::Extent::kMatrix));
   }
   return values;
 }

@@ -13,7 +13,11 @@ std::string StateKind::tensor_name(const std::string& parameter) const {
   return extent == Extent::kScalar ? name : name + "/" + parameter;
 }
 
-int64_t count_matrices(const std::vector<int64_t>& shape) { return shape.size() > 2 ? shape.front() : 1; }
+int64_t count_matrices(Replication replication, const std::vector<int64_t>& shape) {
+  return replication.is_expert() ? shape.front() : 1;
+}
+
+int64_t count_matrices(const ParameterSpec& spec) { return spec.is_expert() ? spec.shape.front() : 1; }
 
 int64_t OptimizerDeclaration::bytes_per(StateKind::Extent extent) const {
   int64_t bytes = 0;
@@ -108,7 +112,8 @@ int64_t count_optimizer_bytes(const std::vector<BucketEntry>& table, int64_t fla
     bytes += optimizer.scalar_bytes();
   }
   for (const BucketEntry& entry : table)
-    bytes += count_matrices(entry.extent) * plan.optimizer_of(entry.name, entry.role).bytes_per_matrix();
+    bytes +=
+        count_matrices(entry.replication, entry.extent) * plan.optimizer_of(entry.name, entry.role).bytes_per_matrix();
   return bytes;
 }
 

@@ -32,9 +32,11 @@ struct StateKind {
   std::string tensor_name(const std::string& parameter) const;
 };
 
-/// Returns the number of matrices in a parameter or a slice of it: the first dim of stacked experts [E, F, D], else 1,
-/// also for a norm's scale.
-int64_t count_matrices(const std::vector<int64_t>& shape);
+/// Returns the number of matrices in a slice of a parameter: the first dim of stacked experts, [E, F, D] or their
+/// biases [E, F], else 1, also for a norm's scale.
+int64_t count_matrices(Replication replication, const std::vector<int64_t>& shape);
+/// Returns the number of matrices in the whole parameter.
+int64_t count_matrices(const ParameterSpec& spec);
 
 struct OptimizerDeclaration {
   std::string name;

@@ -50,7 +50,7 @@ void add_muon(const HomePlan& plan, const Layout& layout, int rank, UpdateCost& 
 
 void add_lamb(const RunConfig& config, const Layout& layout, int rank, UpdateCost& cost) {
   int64_t matrices = 0;
-  for (const ParameterSpec& spec : make_inventory(config.model)) matrices += count_matrices(spec.shape);
+  for (const ParameterSpec& spec : make_inventory(config.model)) matrices += count_matrices(spec);
   for (const GroupKind group : {GroupKind::kModel, GroupKind::kData}) {
     const auto n = static_cast<double>(layout.group_of(group, rank).size());
     if (n < 2) continue;

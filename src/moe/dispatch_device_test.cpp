@@ -35,9 +35,7 @@ DispatchCase one_rank(at::ScalarType dtype) {
 }
 
 ops::ExpertWeights experts_of(const DispatchCase& c, at::Device device) {
-  const ops::ExpertWeights w = c.experts(0, c.num_experts);
-  const auto to = [&](const Weight& weight) { return Weight{weight.value.to(device), weight.grad.to(device)}; };
-  return {to(w.gate_LFD), to(w.up_LFD), to(w.down_LDF)};
+  return moved(c.experts(0, c.num_experts), device);
 }
 
 RankResult run_on(const DispatchCase& c, at::Device device, DispatchOptions options, const KnownTokens& known) {

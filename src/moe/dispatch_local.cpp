@@ -118,13 +118,9 @@ void OnHost::collect(const Received& received, int64_t chunk, const Pass& pass, 
   place_rows(rows.act_RF, pass.route, row_of_choice, all_rows_.act_RF);
 }
 
-void OnHost::add_weight_gradients(const Received&, const Tensor& x_ND, const Tensor& dy_ND) {
-  const ops::GroupOffsets groups = all_route_.groups();
-  ops::grouped_outer_product(groups,
-                             {{ops::gather_tokens(dy_ND, all_route_), all_rows_.act_RF, experts_.down_LDF.grad}});
-  const Tensor x_RD = ops::gather_tokens(x_ND, all_route_);
-  ops::grouped_outer_product(
-      groups, {{all_rows_.dgate_RF, x_RD, experts_.gate_LFD.grad}, {all_rows_.dup_RF, x_RD, experts_.up_LFD.grad}});
+void OnHost::add_weight_gradients(const Received& received, const Tensor& x_ND, const Tensor& dy_ND) {
+  ops::add_down_gradients(all_rows_, ops::gather_tokens(dy_ND, all_route_), received.weights_NK, all_route_, experts_);
+  ops::add_gate_up_gradients(all_rows_, ops::gather_tokens(x_ND, all_route_), all_route_, experts_);
   all_rows_ = {};
 }
 

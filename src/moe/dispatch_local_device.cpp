@@ -49,10 +49,10 @@ class OnDevice : public LocalExperts {
     return partial_nD;
   }
 
-  void add_weight_gradients(const Received&, const Tensor& x_ND, const Tensor& dy_ND) override {
+  void add_weight_gradients(const Received& received, const Tensor& x_ND, const Tensor& dy_ND) override {
     const RowRoute& route = *all_route_;
     ops::device::add_weight_gradients(all_rows_, ops::device::gather_rows(x_ND, route),
-                                      ops::device::gather_rows(dy_ND, route), route, experts_);
+                                      ops::device::gather_rows(dy_ND, route), received.weights_NK, route, experts_);
     all_rows_ = {};
     all_route_.reset();
   }
@@ -158,19 +158,22 @@ class WithoutKernels : public LocalExperts {
     const Tensor y = run(in_order(x_ND), in_order(received.weights_NK), in_order(received.ids_NK), leaves);
     const auto grads = torch::autograd::grad({y}, leaves, {in_order(dy_ND)});
     const at::NoGradGuard no_grad;
-    const Weight* weights[] = {&experts_.gate_LFD, &experts_.up_LFD, &experts_.down_LDF};
-    for (size_t i = 0; i < grads.size(); ++i) weights[i]->grad.add_(grads[i]);
+    const auto weights = experts_.all();
+    for (size_t i = 0; i < grads.size(); ++i) weights[i].grad.add_(grads[i]);
     chunks_.clear();
   }
 
  private:
   static Tensor leaf(const Tensor& x) { return x.detach().requires_grad_(); }
   std::vector<Tensor> values() const {
-    return {experts_.gate_LFD.value, experts_.up_LFD.value, experts_.down_LDF.value};
+    std::vector<Tensor> values;
+    for (const Weight& weight : experts_.all()) values.push_back(weight.value);
+    return values;
   }
   Tensor run(const Tensor& x, const Tensor& weights, const Tensor& ids, const std::vector<Tensor>& w) const {
-    const auto typed = [&](size_t i) { return w[i].to(x.scalar_type()); };
-    return ops::portable::experts(x, weights, ids, typed(0), typed(1), typed(2), first_, num_of(experts_));
+    std::vector<Tensor> typed;
+    for (const Tensor& value : w) typed.push_back(value.to(x.scalar_type()));
+    return ops::portable::experts(x, weights, ids, experts_.with_values(typed), first_, num_of(experts_));
   }
 
   ops::ExpertWeights experts_;

@@ -66,6 +66,10 @@ TEST_P(DispatchIn, EachKindAndChunkingHasTheBitsOfTheDefinitionOverFourRanks) {
   expect_the_definition({.tokens = {13, 13, 13, 13}, .num_experts = 8, .k = 4});
 }
 
+TEST_P(DispatchIn, BiasesAndAnotherUnitThanSwiGluHaveTheBitsOfTheDefinition) {
+  expect_the_definition({.tokens = {11, 6}, .num_experts = 4, .k = 3, .gpt_oss = true});
+}
+
 TEST_P(DispatchIn, AnOddNumberOfRanksKeepsTheTree) {
   expect_the_definition({.tokens = {7, 9, 8}, .num_experts = 9, .k = 5});
 }

@@ -6,6 +6,7 @@
 
 #include "comm/communicator.h"
 #include "moe/router_form.h"
+#include "ops/affine.h"
 #include "ops/device/on_stream.h"
 #include "ops/linear.h"
 #include "ops/tokens_per_rank.h"
@@ -145,7 +146,9 @@ Routing route(const Tensor& x_TD, const Weight& weight_ED, const RouterOptions& 
               const Choices* saved) {
   const kernels::RouterRule rule{weight_ED.value.size(0), options.k, options.score == RouterScore::kSigmoid,
                                  options.norm_topk_prob, static_cast<float>(options.scaling_factor)};
-  const Tensor logits_TE = ops::linear(x_TD, weight_ED).contiguous();
+  const Tensor product_TE = ops::linear(x_TD, weight_ED);
+  const Tensor logits_TE =
+      (options.logit_bias_E.defined() ? ops::affine(product_TE, {}, options.logit_bias_E) : product_TE).contiguous();
   return RouterForm::of(logits_TE).route(logits_TE, options, rule, num_sequences, saved);
 }
 

@@ -47,7 +47,8 @@ struct RouterOptions {
   /// Groups of experts, of which a token first takes some (DeepSeek-V2, §2.1.3): those with the largest score, or of
   /// sigmoids the largest sum of two. 0: there are none.
   int64_t groups = 0, groups_taken = 0;
-  Tensor bias_E{};  ///< fp32, added to the scores for choosing only; undefined: none
+  Weight logit_bias_E{};  ///< added to the logits; undefined: none
+  Tensor bias_E{};        ///< fp32, added to the scores for choosing only; undefined: none
   /// True in training. Evaluation neither balances nor draws noise, so that a token's result does not depend on others,
   /// and counts nothing.
   bool training = true;
@@ -100,7 +101,7 @@ struct Routing {
 };
 
 /// Routes tokens: computes scores in fp32, chooses the k largest after noise and bias (of equal ones the lower index),
-/// and balances. Backward adds into weight.grad.
+/// and balances. Backward adds into weight.grad, and into that of the logits' bias.
 /// @param x_TD   tokens of `num_sequences` sequences of equal length, in order: whole balance groups, or, if groups
 ///        span ranks, this rank's part of one group. In the latter case, unless `saved` is given, the call is
 ///        collective over balance_ranks: one all-gather (balance_ranks.h), on a device two for the capacity's order by

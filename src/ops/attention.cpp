@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 
+#include "kernels/accumulate.h"
 #include "ops/attention_pieces.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
@@ -46,17 +47,25 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
   }
   const int64_t heads = q.size(2), kv_heads = k.size(2);
   const PackedKeys<T> packed(k, v, runs);
+  const Tensor sinks = sinks_of(options);
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
   for_each_piece(static_cast<int64_t>(pieces.size()) * heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const int64_t per_head = static_cast<int64_t>(pieces.size()), head = i / per_head;
     const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
     const Run& run = runs[static_cast<size_t>(piece.run)];
     const int64_t kv = piece.run * kv_heads + head / (heads / kv_heads);
-    kernels::attention_forward<T>(shape_of(q, run, options), rows_of<const T>(q, run, head), packed.keys(kv),
-                                  packed.values(kv), rows_of<T>(out, run, head), logsumexp_of(logsumexp, run, head),
+    kernels::attention_forward<T>(shape_of(q, run, options, sinks, head), rows_of<const T>(q, run, head),
+                                  packed.keys(kv), packed.values(kv), rows_of<T>(out, run, head),
+                                  logsumexp_of(logsumexp, run, head),
                                   largest.defined() ? logsumexp_of(largest, run, head) : nullptr, piece.begin,
                                   std::min(run.length, piece.begin + kQueries), scratch);
   });
+}
+
+// Adds the rows of [R, width] to `sum` [width], one after the other.
+void add_in_order(const Tensor& rows, const Tensor& sum) {
+  for (int64_t r = 0; r < rows.size(0); ++r)
+    kernels::accumulate(pointer<float>(sum), pointer<float>(rows) + r * rows.size(1), rows.size(1));
 }
 
 struct Inputs {
@@ -72,6 +81,10 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Attenti
   if (runs.empty()) return;
   const int64_t kv_heads = in.k.size(2), group = in.q.size(2) / kv_heads;
   const int64_t scratch_bytes = kernels::attention_backward_scratch<T>(shape_of(in.q, runs.front(), options));
+  const Tensor sinks = sinks_of(options),
+               of_runs = sinks.defined()
+                             ? at::empty({static_cast<int64_t>(runs.size()), sinks.numel()}, sinks.options())
+                             : Tensor();
   for_each_piece(static_cast<int64_t>(runs.size()) * kv_heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const Run& run = runs[static_cast<size_t>(i / kv_heads)];
     const int64_t kv = i % kv_heads;
@@ -80,11 +93,16 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Attenti
       queries.push_back({rows_of<const T>(in.q, run, h), rows_of<const T>(in.out, run, h),
                          rows_of<const T>(in.dout, run, h), logsumexp_of(in.logsumexp, run, h),
                          rows_of<T>(grads.dq, run, h)});
+      if (sinks.defined()) {
+        queries.back().sink = pointer<float>(sinks)[h];
+        queries.back().sink_gradient = pointer<float>(of_runs) + i / kv_heads * sinks.numel() + h;
+      }
     }
     kernels::attention_backward<T>(shape_of(in.q, run, options), queries.data(), group, rows_of<const T>(in.k, run, kv),
                                    rows_of<const T>(in.v, run, kv), rows_of<T>(grads.dk, run, kv),
                                    rows_of<T>(grads.dv, run, kv), scratch);
   });
+  if (sinks.defined()) add_in_order(of_runs, options.sinks.grad);
 }
 
 // The largest logit of each query, [B, H, T] like the logsumexp, or undefined. Not a tensor, so that autograd leaves it
@@ -105,6 +123,8 @@ struct Attention : torch::autograd::Function<Attention> {
     ctx->saved_data["logsumexp"] = logsumexp;
     ctx->saved_data["spans"] = numbers_of(spans);
     ctx->saved_data["options"] = numbers_of(options);
+    ctx->saved_data["sinks"] = options.sinks.value;
+    ctx->saved_data["sinks_grad"] = options.sinks.grad;
     return out;
   }
 
@@ -115,7 +135,8 @@ struct Attention : torch::autograd::Function<Attention> {
     const auto empty = [](const Tensor& x) { return at::empty(x.sizes(), x.options()); };
     const Gradients into{empty(in.q), empty(in.k), empty(in.v)};
     const auto spans = spans_of(ctx->saved_data["spans"].toIntVector());
-    const AttentionOptions options = options_of(ctx->saved_data["options"]);
+    AttentionOptions options = options_of(ctx->saved_data["options"]);
+    options.sinks = {ctx->saved_data["sinks"].toTensor(), ctx->saved_data["sinks_grad"].toTensor()};
     with_element(in.q,
                  [&](auto* tag) { backward_into<std::decay_t<decltype(*tag)>>(in, runs_of(spans), options, into); });
     return {into.dq, into.dk, into.dv, Tensor(), Tensor(), Tensor()};
@@ -134,8 +155,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                              Tensor& largest, const AttentionOptions& options) {
-  const bool has_logits =
-      !device::takes(q) && multiplies_on_tiles(q, ProductKind::kAttention) && options.soft_cap == 0 && q.numel() > 0;
+  const bool has_logits = !device::takes(q) && multiplies_on_tiles(q, ProductKind::kAttention) &&
+                          options.soft_cap == 0 && !options.sinks.defined() && q.numel() > 0;
   if (!has_logits) {
     {
       const at::NoGradGuard no_grad;

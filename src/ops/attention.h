@@ -29,16 +29,21 @@ struct AttentionOptions {
   int64_t window = 0;   ///< tokens that a token attends to, itself and those before it; 0: all of them
   double scale = 0;     ///< factor of products of queries and keys; 0: 1 / √head_dim
   double soft_cap = 0;  ///< bound of the logits, these products times scale (soft_cap.h); 0: none
+  /// [heads]: a further logit of each head, whose value is zero, so that the weights of the keys add up to less than 1
+  /// (gpt-oss; Xiao et al. 2024, StreamingLLM). Undefined: there is none.
+  Weight sinks = {};
 
   /// Returns the factor for q [..., head_dim].
   double scale_of(const Tensor& q) const { return scale > 0 ? scale : 1 / std::sqrt(static_cast<double>(q.size(-1))); }
+  /// Whether there is something that no kernel of libtorch has.
+  bool needs_steps() const { return soft_cap > 0 || sinks.defined(); }
   /// Returns the factor as libtorch's kernels take it.
   std::optional<double> given_scale() const { return scale > 0 ? std::optional(scale) : std::nullopt; }
 };
 
 /// Attention in single steps, for what libtorch's kernels lack. q [B, heads, T, head_dim], k and v [B, heads, S,
 /// head_dim], seen bool, broadcast to [B, heads, T, S] → [B, heads, T, head_dim], fp32 inside (fp64 for fp64
-/// arguments). All scores are in memory.
+/// arguments). All scores are in memory. Autograd differentiates it, by AttentionOptions::sinks' values, too.
 Tensor attention_in_steps(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& seen,
                           const AttentionOptions& options);
 
@@ -50,7 +55,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
                  const AttentionOptions& options = {});
 
 /// Also sets `largest` to the largest logit of each sequence and head, fp32 [B, heads], as largest_attention_logits
-/// does. On tiles attention has it anyway unless there is a soft cap; elsewhere it costs that function's products.
+/// does. On tiles attention has it anyway unless there is a soft cap or a sink; elsewhere it costs that function's
+/// products.
 Tensor attention_with_logits(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                              Tensor& largest, const AttentionOptions& options = {});
 
@@ -68,9 +74,9 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
 
 // The largest logits of attention, for statistics: attention itself keeps no logits.
 
-/// Computes the logits of attention() once more, before a soft cap, in fp32 and block by block, and returns the largest
-/// one of each sequence and head: [B, heads] fp32. Arguments as in attention(). It takes about half as many products as
-/// attention's forward, and memory for 64 rows of logits of all heads.
+/// Computes the logits of attention() once more, before a soft cap and without sinks, in fp32 and block by block, and
+/// returns the largest one of each sequence and head: [B, heads] fp32. Arguments as in attention(). It takes about half
+/// as many products as attention's forward, and memory for 64 rows of logits of all heads.
 Tensor largest_attention_logits(const Tensor& q, const Tensor& k, const DocumentLengths& documents = {},
                                 const AttentionOptions& options = {});
 

@@ -120,7 +120,12 @@ namespace library {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options) {
-  if (options.soft_cap > 0) return portable::attention(q, k, v, documents, options);
+  const auto in_steps = [documents](const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionOptions& options) {
+    return portable::attention(q, k, v, documents, options);
+  };
+  if (options.sinks.defined()) return attend_with_sinks(q, k, v, options, in_steps);
+  if (options.needs_steps()) return in_steps(q, k, v, options);
   return LibraryAttention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                                  spans_of(q.size(0), q.size(1), documents), options);
 }
@@ -134,7 +139,12 @@ Tensor attention_in_steps(const Tensor& q, const Tensor& k, const Tensor& v, con
   Tensor logits = at::matmul(wide(q), wide(k).transpose(-1, -2)) * options.scale_of(q);
   if (options.soft_cap > 0) logits = (logits / options.soft_cap).tanh() * options.soft_cap;
   logits = logits.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
-  return at::matmul(at::softmax(logits, -1), wide(v)).to(q.scalar_type());
+  if (!options.sinks.defined()) return at::matmul(at::softmax(logits, -1), wide(v)).to(q.scalar_type());
+  auto shape = logits.sizes().vec();
+  shape.back() = 1;
+  const Tensor sinks = wide(options.sinks.value).view({q.size(-3), -1, 1}).expand(shape);
+  const Tensor weights = at::softmax(at::cat({logits, sinks.to(logits.scalar_type())}, -1), -1);
+  return at::matmul(weights.narrow(-1, 0, logits.size(-1)), wide(v)).to(q.scalar_type());
 }
 
 namespace portable {

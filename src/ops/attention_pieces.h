@@ -23,13 +23,17 @@ kernels::HeadRows<T> rows_of(const Tensor& x, const Run& run, int64_t head) {
   return {data + run.sequence * x.stride(0) + run.begin * x.stride(1) + head * x.stride(2), x.stride(1)};
 }
 
-inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, const AttentionOptions& options = {}) {
-  return {.length = run.length,
-          .head_dim = q.size(3),
-          .scale = static_cast<float>(options.scale_of(q)),
-          .path = matmul_path(q, ProductKind::kAttention),
-          .window = options.window,
-          .soft_cap = static_cast<float>(options.soft_cap)};
+/// @param sinks  those of all heads, or undefined.
+inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, const AttentionOptions& options = {},
+                                        const Tensor& sinks = {}, int64_t head = 0) {
+  kernels::AttentionShape shape{.length = run.length,
+                                .head_dim = q.size(3),
+                                .scale = static_cast<float>(options.scale_of(q)),
+                                .path = matmul_path(q, ProductKind::kAttention),
+                                .window = options.window,
+                                .soft_cap = static_cast<float>(options.soft_cap)};
+  if (sinks.defined()) shape.sink = pointer<float>(sinks)[head];
+  return shape;
 }
 
 // Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.

@@ -4,6 +4,7 @@
 #include <ATen/ops/ones.h>
 
 #include "ops/attention.h"
+#include "ops/device/portable_op.h"
 
 namespace athanor::ops {
 
@@ -45,7 +46,7 @@ inline std::vector<Span> spans_of(const std::vector<int64_t>& numbers) {
   return spans;
 }
 
-// Return options as numbers, which autograd can save, and options from these numbers.
+// Return options as numbers, which autograd can save, and options from these numbers, without sinks.
 inline std::vector<double> numbers_of(const AttentionOptions& options) {
   return {static_cast<double>(options.window), options.scale, options.soft_cap};
 }
@@ -58,6 +59,25 @@ inline AttentionOptions options_of(const c10::IValue& numbers) {
 inline Tensor seen_in_span(int64_t length, const AttentionOptions& options, at::Device device) {
   Tensor seen = at::ones({length, length}, at::TensorOptions(at::kBool).device(device)).tril_();
   return options.window > 0 ? seen.triu_(1 - options.window) : seen;
+}
+
+// Returns the sinks as fp32, undefined if there are none.
+inline Tensor sinks_of(const AttentionOptions& options) {
+  return options.sinks.defined() ? options.sinks.value.to(at::kFloat).contiguous() : Tensor();
+}
+
+// Returns attend(q, k, v, options), which is computed in torch ops. Sinks are a weight: with them backward computes it
+// again, and adds their gradient where it belongs.
+template <class F>
+Tensor attend_with_sinks(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, F attend) {
+  const device::PortableForm form = [=](const std::vector<Tensor>& in) {
+    AttentionOptions with_values = options;
+    with_values.sinks = {in[3], {}};
+    return attend(in[0], in[1], in[2], with_values);
+  };
+  if (at::GradMode::is_enabled() && options.sinks.grad.defined())
+    return device::PortableOp::apply(at::TensorList({q, k, v}), std::vector<Weight>{options.sinks}, form);
+  return form({q, k, v, options.sinks.value});
 }
 
 // Returns x with dense heads: kernels step over all dims but the last one.

@@ -21,7 +21,14 @@ struct Case {
   int64_t sequences, tokens, heads, kv_heads, head_dim;
   DocumentLengths documents;
   AttentionOptions options = {};
+  bool has_sinks = false;
 
+  // With sinks of this type, whose bucket is empty.
+  AttentionOptions options_in(at::ScalarType dtype) const {
+    AttentionOptions all = options;
+    if (has_sinks) all.sinks = weight_of(normal({heads}, 5, dtype));
+    return all;
+  }
   Tensor inputs(int64_t num_heads, uint64_t seed, at::ScalarType dtype) const {
     return normal({sequences, tokens, num_heads, head_dim}, seed, dtype);
   }
@@ -32,7 +39,7 @@ struct Case {
   std::string name(at::ScalarType dtype) const {
     return fmt::format("{}x{} tokens, {} heads ({}) of {}{}, window {}, {}", sequences, tokens, heads, kv_heads,
                        head_dim, documents.empty() ? "" : " in documents", options.window, name_of(dtype)) +
-           fmt::format(", scale {}, cap {}", options.scale, options.soft_cap);
+           fmt::format(", scale {}, cap {}{}", options.scale, options.soft_cap, has_sinks ? ", sinks" : "");
   }
 };
 
@@ -54,7 +61,11 @@ std::vector<Case> cases() {
           {1, 900, 2, 1, 16, {}, {.window = 374}},  // two rounds of keys, the second with queries that see none of it
           {1, 130, 2, 2, 64, {}, {.scale = 0.3}},
           {1, 203, 4, 2, 34, {}, {.window = 20, .soft_cap = 2}},
-          {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.scale = 0.5, .soft_cap = 0.7}}};
+          {2, 12, 2, 1, 8, {{5, 7}, {1, 1, 10}}, {.scale = 0.5, .soft_cap = 0.7}},
+          {1, 1, 2, 1, 3, {}, {}, true},
+          {2, 12, 4, 2, 8, {{5, 7}, {1, 1, 10}}, {}, true},
+          {1, 600, 2, 1, 16, {}, {.window = 130}, true},
+          {1, 130, 2, 2, 64, {}, {.soft_cap = 2}, true}};
 }
 
 // 1 if a token may attend: to itself and to earlier tokens, in its document and window.
@@ -80,27 +91,41 @@ const AttentionReference& reference(const Case& c, at::ScalarType dtype) {
   const std::string key = c.name(dtype);
   if (!made.contains(key)) {
     const auto in = c.qkv(dtype);
-    made.emplace(key, attention_reference(in[0], in[1], in[2], c.dy(dtype), mask_of(c), c.options));
+    made.emplace(key, attention_reference(in[0], in[1], in[2], c.dy(dtype), mask_of(c), c.options_in(dtype)));
   }
   return made.at(key);
 }
 
+// The gradients are those of q, k and v, and of the sinks if there are any.
+template <class F>
+Outcome run_with_sinks(const Case& c, at::ScalarType dtype, F f) {
+  const AttentionOptions options = c.options_in(dtype);
+  Outcome outcome =
+      run([&](const auto& in) { return f(in[0], in[1], in[2], c.documents, options); }, c.qkv(dtype), c.dy(dtype));
+  if (c.has_sinks) outcome.dx.push_back(options.sinks.grad);
+  return outcome;
+}
+
 Outcome run_case(const Case& c, at::ScalarType dtype) {
-  return run([&](const auto& in) { return attention(in[0], in[1], in[2], c.documents, c.options); }, c.qkv(dtype),
-             c.dy(dtype));
+  return run_with_sinks(c, dtype, [](const auto&... arguments) { return attention(arguments...); });
+}
+
+void expect_all_within(const Outcome& actual, const Case& c, at::ScalarType dtype) {
+  const auto& [y, dq, dk, dv, dsinks] = reference(c, dtype);
+  expect_within(actual.y, y, c.name(dtype) + " y");
+  expect_within(actual.dx[0], dq, c.name(dtype) + " dq");
+  expect_within(actual.dx[1], dk, c.name(dtype) + " dk");
+  expect_within(actual.dx[2], dv, c.name(dtype) + " dv");
+  if (c.has_sinks) expect_within(actual.dx[3], dsinks, c.name(dtype) + " gradient of the sinks");
 }
 
 TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
   for (const auto dtype : kComputeTypes) {
     for (const Case& c : cases()) {
-      const Outcome fast = run_case(c, dtype);
-      const auto& [y, dq, dk, dv] = reference(c, dtype);
-      expect_within(fast.y, y, c.name(dtype) + " y");
-      expect_within(fast.dx[0], dq, c.name(dtype) + " dq");
-      expect_within(fast.dx[1], dk, c.name(dtype) + " dk");
-      expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
+      expect_all_within(run_case(c, dtype), c, dtype);
       const auto in = c.qkv(dtype);
-      expect_within(portable::attention(in[0], in[1], in[2], c.documents, c.options), y, c.name(dtype) + " portable y");
+      expect_within(portable::attention(in[0], in[1], in[2], c.documents, c.options_in(dtype)), reference(c, dtype).y,
+                    c.name(dtype) + " portable y");
     }
   }
 }
@@ -108,26 +133,28 @@ TEST(Attention, ForwardAndThreeGradientsAreWithinTheirBounds) {
 TEST(Attention, OfTheLibraryIsWithinTheSameBounds) {
   for (const auto dtype : kComputeTypes) {
     for (const Case& c : cases()) {
-      const auto f = [&](const auto& in) { return library::attention(in[0], in[1], in[2], c.documents, c.options); };
-      const Outcome fast = run(f, c.qkv(dtype), c.dy(dtype));
-      const auto& [y, dq, dk, dv] = reference(c, dtype);
-      expect_within(fast.y, y, c.name(dtype) + " y");
-      expect_within(fast.dx[0], dq, c.name(dtype) + " dq");
-      expect_within(fast.dx[1], dk, c.name(dtype) + " dk");
-      expect_within(fast.dx[2], dv, c.name(dtype) + " dv");
+      const auto f = [](const auto&... arguments) { return library::attention(arguments...); };
+      expect_all_within(run_with_sinks(c, dtype, f), c, dtype);
     }
   }
 }
 
 TEST(Attention, PortableFormAgreesWithTheFormulaInFp64) {
   for (const Case& c : cases()) {
-    const auto f = [&](const auto& in) { return portable::attention(in[0], in[1], in[2], c.documents, c.options); };
-    const Outcome oracle = run_fp64(f, c.qkv(at::kFloat), c.dy(at::kFloat));
-    const auto& [y, dq, dk, dv] = reference(c, at::kFloat);
+    auto inputs = c.qkv(at::kFloat);
+    AttentionOptions options = c.options_in(at::kFloat);
+    if (c.has_sinks) inputs.push_back(options.sinks.value);
+    const auto f = [&](const auto& in) {
+      if (c.has_sinks) options.sinks.value = in[3];
+      return portable::attention(in[0], in[1], in[2], c.documents, options);
+    };
+    const Outcome oracle = run_fp64(f, inputs, c.dy(at::kFloat));
+    const auto& [y, dq, dk, dv, dsinks] = reference(c, at::kFloat);
     expect_same_formula(oracle.y, y, c.name(at::kFloat) + " y");
     expect_same_formula(oracle.dx[0], dq, c.name(at::kFloat) + " dq");
     expect_same_formula(oracle.dx[1], dk, c.name(at::kFloat) + " dk");
     expect_same_formula(oracle.dx[2], dv, c.name(at::kFloat) + " dv");
+    if (c.has_sinks) expect_same_formula(oracle.dx[3], dsinks, c.name(at::kFloat) + " gradient of the sinks");
   }
 }
 

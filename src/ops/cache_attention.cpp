@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cache_attention.h"
+#include "ops/attention_spans.h"
 #include "ops/device.h"
 #include "ops/taken_in_turn.h"
 
@@ -17,6 +18,7 @@ void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Key
   const Tensor scratch =
       at::empty({num_slots(pieces), kernels::cache_attention_scratch(counts.most(), group, head_dim)},
                 q.options().dtype(at::kFloat));
+  const Tensor sinks = sinks_of(options);
   const auto *keys = pointer<T>(k), *values = pointer<T>(v), *queries = pointer<T>(q);
   for_each_in_turn(pieces, [&](int64_t i, int64_t slot) {
     const int64_t row = i / kv_heads, head = i % kv_heads;
@@ -26,6 +28,7 @@ void attend_on_host(const Tensor& q, const Tensor& k, const Tensor& v, const Key
     const int64_t at = (row * kv_heads + head) * group * head_dim;
     kernels::cache_attention(cached, queries + at, pointer<T>(out) + at, group, head_dim,
                              static_cast<float>(options.scale_of(q)), static_cast<float>(options.soft_cap),
+                             sinks.defined() ? pointer<float>(sinks) + head * group : nullptr,
                              scratch.data_ptr<float>() + slot * scratch.size(1));
   });
 }

@@ -41,7 +41,7 @@ TEST(CacheAttention, EqualsDenseScoresForRowsOfDifferentLengths) {
         in.counts.window = window;
         const Tensor expected =
             portable::cache_attention(in.q.to(at::kDouble), in.k.to(at::kDouble), in.v.to(at::kDouble), in.counts);
-        const AttentionOptions capped{.scale = 0.3, .soft_cap = 0.7};
+        const AttentionOptions capped{.scale = 0.3, .soft_cap = 0.7, .sinks = {normal({heads}, 4), {}}};
         const auto with_cap = [&](auto form, at::ScalarType type) {
           return form(in.q.to(type), in.k.to(type), in.v.to(type), in.counts, capped).to(at::kDouble);
         };
@@ -68,6 +68,11 @@ TEST(CacheAttention, EqualsTheLastRowOfWholeAttention) {
     const KeyCounts counts{in.counts.of_row, window};
     const Tensor whole = attention(queries, k, v, {}, {window}).select(1, 32);
     EXPECT_LE((cache_attention(in.q, in.k, in.v, counts) - whole).abs().max().item<double>(), 2 * error_of(in));
+    const AttentionOptions sinks{.window = window, .sinks = {normal({4}, 10), {}}};
+    const Tensor with_sinks = attention(queries, k, v, {}, sinks).select(1, 32);
+    EXPECT_LE((cache_attention(in.q, in.k, in.v, counts, sinks) - with_sinks).abs().max().item<double>(),
+              2 * error_of(in));
+    EXPECT_GT((with_sinks - whole).abs().max().item<double>(), 0.01);
   }
 }
 

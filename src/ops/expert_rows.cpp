@@ -22,32 +22,75 @@ const float* pointer_if(const Tensor& weights_TK) {
 
 Tensor rows_like(const Tensor& x, int64_t rows, int64_t width) { return at::empty({rows, width}, x.options()); }
 
-// Computes silu(gate) · up row by row, times the weight of the row's choice if there are `weights`.
-void activate(const Tensor& gate_RF, const Tensor& up_RF, const float* weights, const ExpertRoute& route,
-              const Tensor& act_RF) {
+template <class T>
+kernels::ExpertBias<T> bias_of(const Weight& bias, const ExpertRoute& route, int64_t first_column = 0) {
+  return {pointer<T>(bias.value), route.offsets.const_data_ptr<int64_t>(), bias.value.size(0), bias.value.size(1),
+          first_column};
+}
+
+// Adds the bias of each row's expert, times the weight of the row's choice if there are `weights`.
+void add_bias(const Tensor& rows, const Weight& bias, int64_t first_column, const float* weights,
+              const ExpertRoute& route) {
+  const int64_t width = rows.size(1);
+  with_element(rows, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    T* to = pointer<T>(rows);
+    for_rows(rows.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::add_expert_bias(bias_of<T>(bias, route, first_column), weights, route.choices(), to, begin, end, width);
+    });
+  });
+}
+
+// Adds what the down projection's bias contributes to the gradient of the choices' weights.
+void add_bias_to_weights_gradient(const Tensor& dy_RD, const ExpertRoute& route, const ExpertWeights& w,
+                                  const Tensor& dweights_TK) {
+  const int64_t width = dy_RD.size(1);
+  with_element(dy_RD, [&](auto* tag) {
+    using T = std::decay_t<decltype(*tag)>;
+    const T* dy = pointer<T>(dy_RD);
+    for_rows(dy_RD.size(0), width, [&](int64_t begin, int64_t end) {
+      kernels::expert_bias_backward(bias_of<T>(w.down_bias_LD, route, w.first_output), dy, route.choices(),
+                                    pointer<float>(dweights_TK), begin, end, width);
+    });
+  });
+}
+
+// Returns the weight of each row's choice in the type of `like`, [R, 1]; 0 for padding.
+Tensor weight_of_rows(const Tensor& weights_TK, const ExpertRoute& route, const Tensor& like) {
+  const Tensor of_rows = at::zeros({route.num_rows(), 1}, at::kFloat);
+  const float* weights = pointer<float>(weights_TK);
+  for (int64_t r = 0; r < route.num_rows(); ++r)
+    if (const int64_t choice = route.choices()[r]; choice >= 0) pointer<float>(of_rows)[r] = weights[choice];
+  return of_rows.to(like.scalar_type());
+}
+
+// Computes silu(gate) · up, or another unit, row by row, times the weight of the row's choice if there are `weights`.
+void activate(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit, const float* weights,
+              const ExpertRoute& route, const Tensor& act_RF) {
   const int64_t width = gate_RF.size(1);
   with_element(gate_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
     T* act = pointer<T>(act_RF);
     for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
-      kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width);
+      kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width, unit);
     });
   });
 }
 
 // dact becomes dgate. Returns act · weight, dup and (in dweights) the weights' gradient.
-void activate_backward(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& dact_RF, const Tensor& weights_TK,
+void activate_backward(const ExpertRows& rows, const GatedUnit& unit, const Tensor& dact_RF, const Tensor& weights_TK,
                        const ExpertRoute& route, const Tensor& dup_RF, const Tensor& act_RF,
                        const Tensor& dweights_TK) {
+  const Tensor& gate_RF = rows.gate_RF;
   const int64_t width = gate_RF.size(1);
   with_element(gate_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(rows.up_RF);
     T *dact = pointer<T>(dact_RF), *dup = pointer<T>(dup_RF), *act = pointer<T>(act_RF);
     for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
       kernels::expert_activation_backward(gate, up, dact, dup, act, pointer<float>(weights_TK), route.choices(),
-                                          pointer<float>(dweights_TK), begin, end, width);
+                                          pointer<float>(dweights_TK), begin, end, width, unit);
     });
   });
 }
@@ -108,10 +151,15 @@ ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const ExpertRout
   ExpertRows result{{}, rows_like(x_RD, rows, ffn), rows_like(x_RD, rows, ffn)};
   grouped_matmul(groups, {{x_RD, w.gate_LFD.value, true, result.gate_RF}, {x_RD, w.up_LFD.value, true, result.up_RF}});
   x_RD.reset();
+  if (w.has_biases()) {
+    add_bias(result.gate_RF, w.gate_bias_LF, 0, nullptr, route);
+    add_bias(result.up_RF, w.up_bias_LF, 0, nullptr, route);
+  }
   const Tensor act_RF = rows_like(result.gate_RF, rows, ffn);
   result.y_RD = rows_like(result.gate_RF, rows, hidden);
-  activate(result.gate_RF, result.up_RF, pointer_if(weights_TK), route, act_RF);
+  activate(result.gate_RF, result.up_RF, w.unit, pointer_if(weights_TK), route, act_RF);
   grouped_matmul(groups, {{act_RF, w.down_LDF.value, true, result.y_RD}});
+  if (w.has_biases()) add_bias(result.y_RD, w.down_bias_LD, w.first_output, pointer_if(weights_TK), route);
   return result;
 }
 
@@ -121,8 +169,29 @@ ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, co
   const Tensor dact_RF = rows_like(dy_RD, num_rows, ffn), dup_RF = rows_like(dy_RD, num_rows, ffn);
   const Tensor act_RF = rows_like(dy_RD, num_rows, ffn);
   grouped_matmul(route.groups(), {{dy_RD, w.down_LDF.value, false, dact_RF}});
-  activate_backward(rows.gate_RF, rows.up_RF, dact_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
+  activate_backward(rows, w.unit, dact_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
+  if (w.has_biases()) add_bias_to_weights_gradient(dy_RD, route, w, dweights_TK);
   return {dact_RF, dup_RF, act_RF};
+}
+
+// A bias is a matrix of one column, whose input is 1, or the weight of the choice where that is multiplied in.
+void add_down_gradients(const ExpertRowGradients& rows, const Tensor& dy_RD, const Tensor& weights_TK,
+                        const ExpertRoute& route, const ExpertWeights& w) {
+  grouped_outer_product(route.groups(), {{dy_RD, rows.act_RF, w.down_LDF.grad}});
+  if (!w.has_biases()) return;
+  const Tensor outputs = dy_RD.narrow(1, w.first_output, w.down_bias_LD.value.size(1)).contiguous();
+  grouped_outer_product(route.groups(),
+                        {{outputs, weight_of_rows(weights_TK, route, dy_RD), w.down_bias_LD.grad.unsqueeze(-1)}});
+}
+
+void add_gate_up_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const ExpertRoute& route,
+                           const ExpertWeights& w) {
+  const GroupOffsets groups = route.groups();
+  grouped_outer_product(groups, {{rows.dgate_RF, x_RD, w.gate_LFD.grad}, {rows.dup_RF, x_RD, w.up_LFD.grad}});
+  if (!w.has_biases()) return;
+  const Tensor one = at::ones({x_RD.size(0), 1}, x_RD.options());
+  grouped_outer_product(groups, {{rows.dgate_RF, one, w.gate_bias_LF.grad.unsqueeze(-1)},
+                                 {rows.dup_RF, one, w.up_bias_LF.grad.unsqueeze(-1)}});
 }
 
 void input_gradients(const ExpertRowGradients& rows, const ExpertRoute& route, const ExpertWeights& w,

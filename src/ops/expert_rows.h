@@ -4,6 +4,8 @@
 //
 // Sizes: T tokens, K choices of each, R rows (choices of local experts), L local experts, D hidden, F intermediate.
 
+#include <torch/custom_class.h>
+
 #include "ops/experts.h"
 #include "ops/grouped_matmul.h"
 
@@ -27,6 +29,12 @@ struct ExpertRoute {
 ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int64_t first_local_expert,
                               int64_t num_local_experts);
 
+/// The experts' weights as autograd keeps them: IValue::make_capsule(c10::make_intrusive<KeptExperts>(weights)).
+struct KeptExperts : torch::CustomClassHolder {
+  explicit KeptExperts(ExpertWeights w) : weights(std::move(w)) {}
+  ExpertWeights weights;
+};
+
 /// Returns each row's token, [R, D]; zeros for padding.
 Tensor gather_tokens(const Tensor& x_TD, const ExpertRoute& route);
 /// Returns the sum of each token's rows, in the order of its choices, in fp32; the rows are multiplied by weights_TK if
@@ -35,7 +43,7 @@ Tensor combine_rows(const Tensor& y_RD, const Tensor& weights_TK, const ExpertRo
 
 struct ExpertRows {
   Tensor y_RD;            ///< down(…) of each row
-  Tensor gate_RF, up_RF;  ///< before the activation; needed by backward
+  Tensor gate_RF, up_RF;  ///< before the activation, with biases; needed by backward
 };
 /// Computes the experts' outputs.
 /// @param x_RD  is released as soon as it has been used.
@@ -52,6 +60,14 @@ struct ExpertRowGradients {
 /// @param dweights_TK  fp32; set for choices that have a row, unchanged for others.
 ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, const Tensor& weights_TK,
                                  const ExpertRoute& route, const ExpertWeights& experts, const Tensor& dweights_TK);
+
+/// Add the gradients of the experts' weights and biases into Weight::grad: those of the down projection, and those of
+/// gate and up.
+/// @param weights_TK  as the choices of `route` are numbered.
+void add_down_gradients(const ExpertRowGradients& rows, const Tensor& dy_RD, const Tensor& weights_TK,
+                        const ExpertRoute& route, const ExpertWeights& experts);
+void add_gate_up_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const ExpertRoute& route,
+                           const ExpertWeights& experts);
 
 /// Writes the gradient of each row's token into dx_RD, which may not share memory with `rows`.
 void input_gradients(const ExpertRowGradients& rows, const ExpertRoute& route, const ExpertWeights& experts,

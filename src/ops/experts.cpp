@@ -23,8 +23,7 @@ struct Experts : torch::autograd::Function<Experts> {
       ctx->save_for_backward({x_TD, weights_TK, rows.gate_RF, rows.up_RF});
       ctx->saved_data["route"] = std::vector<Tensor>{route.offsets, route.choice_of_row, route.row_of_choice};
       ctx->saved_data["k"] = route.k;
-      ctx->saved_data["values"] = std::vector<Tensor>{w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value};
-      ctx->saved_data["grads"] = std::vector<Tensor>{w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
+      ctx->saved_data["experts"] = c10::IValue::make_capsule(c10::make_intrusive<KeptExperts>(w));
     }
     return combine_rows(rows.y_RD, weigh_before_down ? none : weights_TK, route, x_TD.size(0));
   }
@@ -34,17 +33,14 @@ struct Experts : torch::autograd::Function<Experts> {
     const Tensor &x_TD = saved[0], &weights_TK = saved[1];
     const auto parts = ctx->saved_data["route"].toTensorVector();
     const ExpertRoute route{parts[0], parts[1], parts[2], ctx->saved_data["k"].toInt()};
-    const auto value = ctx->saved_data["values"].toTensorVector(), grad = ctx->saved_data["grads"].toTensorVector();
-    const ExpertWeights w{{value[0], grad[0]}, {value[1], grad[1]}, {value[2], grad[2]}};
-    const GroupOffsets groups = route.groups();
+    const auto kept = ctx->saved_data["experts"].toCapsule();
+    const ExpertWeights& w = static_cast<const KeptExperts&>(*kept).weights;
 
     const Tensor dy_RD = gather_tokens(grads[0].contiguous(), route);  // not weighted yet: dact and act are
     const Tensor dweights_TK = at::zeros_like(weights_TK);
     const ExpertRowGradients rows = backward_rows({{}, saved[2], saved[3]}, dy_RD, weights_TK, route, w, dweights_TK);
-    grouped_outer_product(groups, {{dy_RD, rows.act_RF, grad[2]}});
-
-    const Tensor x_RD = gather_tokens(x_TD, route);
-    grouped_outer_product(groups, {{rows.dgate_RF, x_RD, grad[0]}, {rows.dup_RF, x_RD, grad[1]}});
+    add_down_gradients(rows, dy_RD, weights_TK, route, w);
+    add_gate_up_gradients(rows, gather_tokens(x_TD, route), route, w);
     const Tensor& dx_RD = dy_RD;  // no longer needed
     input_gradients(rows, route, w, dx_RD);
     return {combine_rows(dx_RD, {}, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
@@ -52,6 +48,21 @@ struct Experts : torch::autograd::Function<Experts> {
 };
 
 }  // namespace
+
+std::vector<Weight> ExpertWeights::all() const {
+  std::vector<Weight> weights = {gate_LFD, up_LFD, down_LDF};
+  if (has_biases()) weights.insert(weights.end(), {gate_bias_LF, up_bias_LF, down_bias_LD});
+  return weights;
+}
+
+ExpertWeights ExpertWeights::with_values(const std::vector<Tensor>& values) const {
+  ExpertWeights same = *this;
+  size_t next = 0;
+  for (Weight* weight : {&same.gate_LFD, &same.up_LFD, &same.down_LDF}) *weight = {values[next++], {}};
+  if (!has_biases()) return same;
+  for (Weight* bias : {&same.gate_bias_LF, &same.up_bias_LF, &same.down_bias_LD}) *bias = {values[next++], {}};
+  return same;
+}
 
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
                int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine) {
@@ -68,15 +79,33 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
 }
 
 namespace portable {
+namespace {
 
-Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const Tensor& gate_LFD,
-               const Tensor& up_LFD, const Tensor& down_LDF, int64_t first_local_expert, int64_t num_local_experts) {
+Tensor gated_unit(const Tensor& gate, const Tensor& up, const GatedUnit& unit) {
+  if (unit.is_swiglu()) return at::silu(gate) * up;
+  const Tensor g = gate.clamp_max(unit.limit), u = up.clamp(-unit.limit, unit.limit);
+  return g * at::sigmoid(g * unit.slope) * (u + unit.offset);
+}
+
+// Returns the bias of an expert's outputs, with zeros for those of other tensor ranks.
+Tensor down_bias(const ExpertWeights& w, int64_t expert, const Tensor& y_TD) {
+  const Tensor bias = w.down_bias_LD.value[expert].to(y_TD.scalar_type());
+  return at::constant_pad_nd(bias, {w.first_output, y_TD.size(1) - w.first_output - bias.size(0)});
+}
+
+}  // namespace
+
+Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& w,
+               int64_t first_local_expert, int64_t num_local_experts) {
   Tensor out = at::zeros(x_TD.sizes(), x_TD.options().dtype(wide_type(x_TD)));
   for (int64_t e = 0; e < num_local_experts; ++e) {
     // The weight of this expert for each token: zero for tokens that did not choose it.
     const Tensor gate_T = (weights_TK * (expert_ids_TK == first_local_expert + e)).sum(1);
-    const Tensor act = at::silu(at::linear(x_TD, gate_LFD[e])) * at::linear(x_TD, up_LFD[e]);
-    out = out + gate_T.unsqueeze(1) * at::linear(act, down_LDF[e]).to(wide_type(x_TD));
+    const auto bias = [&](const Weight& b) { return b.defined() ? std::optional(b.value[e]) : std::nullopt; };
+    const Tensor act = gated_unit(at::linear(x_TD, w.gate_LFD.value[e], bias(w.gate_bias_LF)),
+                                  at::linear(x_TD, w.up_LFD.value[e], bias(w.up_bias_LF)), w.unit);
+    const Tensor y_TD = at::linear(act, w.down_LDF.value[e]).to(wide_type(x_TD));
+    out = out + gate_T.unsqueeze(1) * (w.has_biases() ? y_TD + down_bias(w, e, y_TD) : y_TD);
   }
   return out.to(x_TD.scalar_type());
 }

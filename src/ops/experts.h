@@ -2,7 +2,10 @@
 // The expert computation of a sparse MoE layer, without router and communication. Source: Optimus §3.1, Algorithm 1,
 // stages 2–5.
 
+#include <vector>
+
 #include "base/combine_weights.h"
+#include "base/gated_unit.h"
 #include "ops/tensor.h"
 
 namespace athanor::ops {
@@ -10,11 +13,21 @@ namespace athanor::ops {
 /// Weights of the experts held here. L local experts, F intermediate, D hidden.
 struct ExpertWeights {
   Weight gate_LFD, up_LFD, down_LDF;
+  Weight gate_bias_LF = {}, up_bias_LF = {}, down_bias_LD = {};  ///< all of them, or none
+  /// With tensor ranks down_bias_LD has this rank's share of the outputs: D / ranks from this one on.
+  int64_t first_output = 0;
+  GatedUnit unit = {};  ///< between the products
+
+  bool has_biases() const { return down_bias_LD.defined(); }
+  /// Returns those that there are, in the order above.
+  std::vector<Weight> all() const;
+  /// Returns the same with these values, in the order of all(), and no gradients.
+  ExpertWeights with_values(const std::vector<Tensor>& values) const;
 };
 
-/// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), where e = expert_ids[t, k],
-/// over the experts in [first_local_expert, first_local_expert + num_local_experts); other ids, also negative ones, are
-/// ignored (Algorithm 1, lines 29 and 59).
+/// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), or with another unit than
+/// SwiGLU and with biases of the three products, where e = expert_ids[t, k], over the experts in [first_local_expert,
+/// first_local_expert + num_local_experts); other ids, also negative ones, are ignored (Algorithm 1, lines 29 and 59).
 ///
 /// Keeps x, the route and the gate and up pre-activations for backward; the activation is computed again. Weight
 /// gradients are summed in fp32. An expert without tokens gets exactly zero gradient. The order of every sum is fixed
@@ -27,9 +40,9 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
                CombineWeights combine = CombineWeights::kAfterDown);
 
 namespace portable {
-/// Loops over experts in torch ops; `gate`, `up`, `down` are plain tensors that autograd may differentiate.
-Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const Tensor& gate_LFD,
-               const Tensor& up_LFD, const Tensor& down_LDF, int64_t first_local_expert, int64_t num_local_experts);
+/// Loops over experts in torch ops; autograd may differentiate the values of `experts`, whose gradients are not read.
+Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& experts,
+               int64_t first_local_expert, int64_t num_local_experts);
 }  // namespace portable
 
 }  // namespace athanor::ops

@@ -49,6 +49,7 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
   const int64_t heads = q.size(2), kv_heads = k.size(2), num_pieces = static_cast<int64_t>(pieces.size());
   AttentionOptions whole = options;  // a window that hides tokens is not computed here
   whole.window = 0;
+  const Tensor sinks = sinks_of(options);
   const Tensor logsumexp = at::empty({heads, q.size(1)}, q.options().dtype(at::kFloat));  // written, and not read
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
   for_each_piece(num_pieces * heads, scratch_bytes, [&](int64_t i, void* scratch) {
@@ -63,7 +64,7 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
     const Run& run = runs[piece.node];
     const kernels::PackedHead own = packed_of(static_cast<int64_t>(piece.node));
     kernels::attention_forward<T>(
-        shape_of(q, run, whole), rows_of<const T>(q, run, head), own.keys_transposed, own.values,
+        shape_of(q, run, whole, sinks, head), rows_of<const T>(q, run, head), own.keys_transposed, own.values,
         rows_of<T>(out, run, head), logsumexp.data_ptr<float>() + head * logsumexp.size(1) + run.begin,
         /*largest=*/nullptr, piece.begin, std::min(run.length, piece.begin + kQueries), scratch, before);
   });
@@ -139,7 +140,7 @@ Tensor tree_attention(const Tensor& q, const Tensor& k, const Tensor& v, const T
   const Tensor mask = hides ? tree.mask_in_window : tree.mask.defined() ? tree.mask : tree_mask(tree).to(q.device());
   const int64_t heads = q.size(2);
   const Tensor queries = heads_first(q, heads), keys = heads_first(k, heads), values = heads_first(v, heads);
-  const Tensor attended = options.soft_cap > 0
+  const Tensor attended = options.needs_steps()
                               ? attention_in_steps(queries, keys, values, mask, options)
                               : at::scaled_dot_product_attention(queries, keys, values, mask, 0.0, /*is_causal=*/false,
                                                                  options.given_scale());

@@ -115,15 +115,18 @@ TEST(TreeAttention, PortableFormIsWithinTheSameBounds) {
 }
 
 // A text's attention with a window is compared in float64, where both forms are dense.
-TEST(TreeAttention, AWindowCountsTheTokensOfATextAcrossItsNodesAlsoWithASoftCap) {
+TEST(TreeAttention, AWindowCountsTheTokensOfATextAcrossItsNodesAlsoWithASoftCapOrSinks) {
   for (const Case& c : cases()) {
     std::vector<Tensor> in;
     for (const Tensor& x : c.qkv(at::kFloat)) in.push_back(x.to(at::kDouble));
+    const Weight sinks{normal({in[0].size(2)}, 4), {}};
     for (const AttentionOptions& options : std::vector<AttentionOptions>{{.window = 1},
                                                                          {.window = 20},
                                                                          {.window = 1000},
                                                                          {.window = 20, .scale = 0.3, .soft_cap = 0.7},
-                                                                         {.soft_cap = 0.7}}) {
+                                                                         {.soft_cap = 0.7},
+                                                                         {.sinks = sinks},
+                                                                         {.window = 20, .sinks = sinks}}) {
       const TokenTree tree = make_tree(c.nodes);  // which keeps the mask of one window
       const Tensor y = portable::tree_attention(in[0], in[1], in[2], tree, options),
                    op = tree_attention(in[0].to(at::kFloat), in[1].to(at::kFloat), in[2].to(at::kFloat), tree, options);

@@ -32,7 +32,7 @@ OptimizedParameters::OptimizedParameters(ParameterStore& store, const OptimizerP
     if (group_of(plan.groups, entry.name, entry.role).optimizer != optimizer) continue;
     entries_.push_back(&entry);
     first_matrix_[&entry] = num_matrices_;
-    num_matrices_ += count_matrices(entry.extent);
+    num_matrices_ += count_matrices(entry.replication, entry.extent);
   }
   set_fresh_since({});
 }

@@ -109,8 +109,8 @@ TEST(TensorSums, CountEveryElementOfTheModelOnce) {
       sums.add_up(counts);
       int64_t matrix = 0;
       for (const ParameterSpec& spec : make_inventory(config.model)) {
-        const auto each = static_cast<double>(spec.num_elements() / count_matrices(spec.shape));
-        for (int64_t m = 0; m < count_matrices(spec.shape); ++m, ++matrix) {
+        const auto each = static_cast<double>(spec.num_elements() / count_matrices(spec));
+        for (int64_t m = 0; m < count_matrices(spec); ++m, ++matrix) {
           if (counts[matrix][0].item<double>() != each)
             throw std::runtime_error(fmt::format("{}: {} of {}", spec.name, counts[matrix][0].item<double>(), each));
         }

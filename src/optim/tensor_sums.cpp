@@ -8,17 +8,17 @@ TensorSums::TensorSums(const ModelConfig& model, const ParameterStore& store, co
     : store_(store), plan_(plan) {
   for (const ParameterSpec& spec : make_inventory(model)) {
     first_matrix_[spec.name] = num_matrices_;
-    num_matrices_ += count_matrices(spec.shape);
+    num_matrices_ += count_matrices(spec);
   }
 }
 
 int64_t TensorSums::first_matrix(const BucketEntry& entry) const {
-  const bool stacked = count_matrices(entry.global_shape) > 1;
+  const bool stacked = count_matrices(entry.replication, entry.global_shape) > 1;
   return first_matrix_.at(entry.name) + (stacked ? entry.offset.front() : 0);
 }
 
 int64_t TensorSums::elements_of_matrix(const BucketEntry& entry) {
-  return entry.num_elements() / count_matrices(entry.extent);
+  return entry.num_elements() / count_matrices(entry.replication, entry.extent);
 }
 
 void TensorSums::add_up(const Tensor& sums) const {

@@ -30,18 +30,20 @@ TargetView target_of(std::string tensor, Slice slice, const Tensor& values) {
 
 // The matrices of an entry that are held here, of all matrices of the parameter.
 Slice matrices_of(const BucketEntry& entry) {
-  const int64_t all = count_matrices(entry.global_shape), here = count_matrices(entry.extent);
+  const int64_t all = count_matrices(entry.replication, entry.global_shape),
+                here = count_matrices(entry.replication, entry.extent);
   return box_slice({all}, {all > 1 ? entry.offset.front() : 0}, {here});
 }
 
 Tensor matrix_values(const Optimizer& optimizer, const HeldState& held, const BucketEntry& entry) {
-  return held.values.narrow(0, optimizer.parameters().first_matrix(entry), count_matrices(entry.extent));
+  return held.values.narrow(0, optimizer.parameters().first_matrix(entry),
+                            count_matrices(entry.replication, entry.extent));
 }
 
 // One rank of those that hold a part of these matrices: it counts the first element of the first row and column.
 bool writes_matrices(const BucketEntry& entry, FlatRange canonical) {
   if (canonical.begin != entry.flat_begin) return false;
-  const auto first = entry.offset.begin() + (count_matrices(entry.global_shape) > 1 ? 1 : 0);
+  const auto first = entry.offset.begin() + (count_matrices(entry.replication, entry.global_shape) > 1 ? 1 : 0);
   return std::all_of(first, entry.offset.end(), [](int64_t offset) { return offset == 0; });
 }
 

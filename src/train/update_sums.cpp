@@ -55,7 +55,7 @@ const Optimizer* optimizer_of(const OptimizerSet& set, const BucketEntry& entry)
 // The norm that a parameter's directions have if all of its matrices are orthogonal, as Muon scales them.
 double orthogonal_norm(const ParameterSpec& spec, const OptimizerConfig& config) {
   const int64_t rows = spec.shape.at(spec.shape.size() - 2), columns = spec.shape.back();
-  const auto rank = static_cast<double>(count_matrices(spec.shape) * std::min(rows, columns));
+  const auto rank = static_cast<double>(count_matrices(spec) * std::min(rows, columns));
   return muon_scale(config.muon_scale, rows, columns) * std::sqrt(rank);
 }
 

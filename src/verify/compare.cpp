@@ -94,7 +94,11 @@ double CancellingSizes::of_attention(const ParameterSpec& spec, int64_t step) co
 // about 1.
 double CancellingSizes::of_bias(const ParameterSpec& spec, int64_t step) const {
   if (spec.layer < 0) return 0;
-  const AttentionSpec& a = model_.layers.at(static_cast<size_t>(spec.layer)).attention;
+  const LayerSpec& layer = model_.layers.at(static_cast<size_t>(spec.layer));
+  if (layer.is_sparse() && spec.name == layer.sparse().router.bias())  // the weight's without the factor x
+    return config_.model.norms_topk() ? of_router(spec, step) / std::sqrt(static_cast<double>(layer.sparse().width))
+                                      : 0;
+  const AttentionSpec& a = layer.attention;
   if (spec.name != a.key.bias()) return 0;
   return whole_norm(one_.values(step, kind_, a.key.weight())) / std::sqrt(static_cast<double>(a.key.columns));
 }

@@ -59,6 +59,7 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   if (family.biases != Biases::kNone) chain.add(kFewRoundings);          // biases: queries, keys, values, the output
   chain.add(back ? seq_len : m.head_dim());                              // scores
   if (m.attn_logit_softcapping > 0) chain.add(kFewRoundings);            // cap
+  if (!family.names.sinks.empty()) chain.add(kFewRoundings);             // sinks
   chain.add(seq_len);                                                    // softmax
   chain.add_stored(back ? traits.stored_by_attention_backward : traits.stored_by_attention);
   chain.add(back ? m.head_dim() : seq_len);  // weighted values
@@ -79,6 +80,7 @@ void add_layer(const RunConfig& config, int64_t layer, bool back, Chain& chain) 
   const bool gated = has_gate(family.feed_forward);
   chain.add(back ? (gated ? 2 : 1) * inner : width);              // gate and up
   if (family.norm == NormKind::kLayer) chain.add(kFewRoundings);  // scales and biases of both norms
+  if (sparse && family.expert_biases) chain.add(kFewRoundings);   // biases of router and experts
   chain.add(kFewRoundings);                                       // activation
   chain.add(back ? width : inner);                                // down
   chain.add_over(tensor);

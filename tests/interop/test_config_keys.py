@@ -24,7 +24,7 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 PAGE = pathlib.Path(__file__).with_name("config_keys.md")
 FAMILIES = ["olmo", "olmo2", "olmo3", "olmoe", "llama", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2",
-            "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text", "deepseek_v2", "deepseek_v3"]
+            "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text", "deepseek_v2", "deepseek_v3", "gpt_oss"]
 SMALL = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=4, intermediate_size=48, vocab_size=64, max_position_embeddings=64,
              eos_token_id=1, bos_token_id=2, pad_token_id=3)
 OF_FAMILY = {
@@ -39,6 +39,7 @@ OF_FAMILY = {
     "deepseek_v3": {"n_routed_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "q_lora_rank": 12, "kv_lora_rank": 10,
                     "qk_nope_head_dim": 8, "qk_rope_head_dim": 4, "v_head_dim": 8, "n_group": 3, "topk_group": 2,
                     "first_k_dense_replace": 0},
+    "gpt_oss": {"head_dim": 8, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 5},
     "gemma2": {"head_dim": 8}, "gemma3_text": {"head_dim": 8}, "qwen3": {"head_dim": 8}, "phi3": {"original_max_position_embeddings": 64},
 }
 OTHER = {  # where adding to the default would be no value of the member
@@ -157,4 +158,9 @@ def test_what_loads_has_the_logits_of_transformers_whatever_the_value(answers, f
     assert torch.equal(logits_of(config_class, base, weights)[0], expected)
     for key, (changed, kind) in answers[family].items():
         if kind in ("kept", "told", "equal"):
-            assert torch.equal(logits_of(config_class, base | changed, weights)[0], expected), (changed, kind)
+            logits = logits_of(config_class, base | changed, weights)[0]
+            # With this one the class multiplies by the scale within the product: another rounding of each score.
+            if key == "reorder_and_upcast_attn":
+                assert (logits - expected).abs().max() <= 64 * 2**-24 * expected.abs().max()
+            else:
+                assert torch.equal(logits, expected), (changed, kind)

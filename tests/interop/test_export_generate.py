@@ -57,6 +57,9 @@ FAMILIES = {
     "deepseek_v3": ["model.num_key_value_heads=0", "model.num_experts=6", "model.num_experts_per_tok=2", "model.moe_intermediate_size=20",
                     "model.mlp_only_layers=[0]", "model.kv_lora_rank=10", "model.qk_nope_head_dim=8", "model.qk_rope_head_dim=4",
                     "model.v_head_dim=6", "model.norm_topk_prob=true", "model.n_group=2", "model.topk_group=1", "moe.bias_update_rate=0.01"],
+    "gpt_oss": ["model.head_dim=12", "model.num_experts=6", "model.num_experts_per_tok=2", "model.norm_topk_prob=true",
+                "model.sliding_window=5", "model.rope_scaling.rope_type=yarn", "model.rope_scaling.factor=4",
+                "model.rope_scaling.original_max_position_embeddings=16", "model.rope_scaling.truncate=false"],
     "gemma3_text": ["model.head_dim=12", "model.tie_word_embeddings=true", "model.sliding_window=5", "model.full_attention_layers=[1]",
                     "model.window_rope_theta=300", "model.rope_scaling.rope_type=linear", "model.rope_scaling.factor=4"],
 }
@@ -113,7 +116,7 @@ def greedy_ours(athanor, model, prompts, count):
     ("olmo", ["run"]), ("olmoe", ["hf"]), ("llama", ["run"]), ("qwen3", ["hf"]), ("qwen3_moe", ["run"]), ("gpt2", ["run"]),
     ("olmo2", ["hf"]), ("olmo3", ["run"]), ("qwen2", ["hf"]), ("mistral", ["run"]), ("mixtral", ["hf"]), ("starcoder2", ["run"]),
     ("gpt_neox", ["hf"]), ("phi3", ["run"]), ("gemma2", ["hf"]), ("gemma3_text", ["run"]), ("qwen2_moe", ["hf"]), ("deepseek_v2", ["run"]),
-    ("deepseek_v3", ["hf"]),
+    ("deepseek_v3", ["hf"]), ("gpt_oss", ["run"]),
     *(pytest.param(family, ["run", "hf"], marks=SLOW) for family in FAMILIES)], indirect=["run"])
 def test_greedy_text_equals_that_of_transformers(run, kinds, athanor, tmp_path):
     athanor.run("export", run.folder, "--out", tmp_path / "hf", "--dtype", "float32")
@@ -233,7 +236,7 @@ def test_sampling_repeats_with_its_seed_and_only_with_it(any_run, athanor):
 def make_hf(folder, family, **fields):
     torch.manual_seed(3)
     sparse = dict(num_experts=6, num_experts_per_tok=2) if "moe" in family else {}
-    if family == "mixtral":
+    if family in ("mixtral", "gpt_oss"):
         sparse = dict(num_local_experts=6, num_experts_per_tok=2)
     fields = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48,
                   vocab_size=320, max_position_embeddings=64, eos_token_id=0, pad_token_id=None, bos_token_id=None,
@@ -251,7 +254,7 @@ def make_hf(folder, family, **fields):
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model(family, **fields))
     with torch.no_grad():  # biases begin as zeros, which any place could hold
         for name, parameter in model.named_parameters():
-            if name.endswith(".bias"):
+            if name.endswith((".bias", "_bias")):
                 parameter.add_(0.1 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
@@ -273,7 +276,7 @@ TOGETHER = [
     ("qwen3", {"head_dim": 16, "rope_parameters": dict(rope_type="dynamic", factor=2.0, rope_theta=1e4)}),
     ("qwen3_moe", {"head_dim": 16, "norm_topk_prob": True, "moe_intermediate_size": 24, "num_hidden_layers": 5, "decoder_sparse_step": 2,
                    "mlp_only_layers": [1]}),
-    ("gpt2", {"layer_norm_epsilon": 1e-3, "scale_attn_by_inverse_layer_idx": True}),  # with rates of dropout, by default
+    ("gpt2", {"layer_norm_epsilon": 1e-3, "scale_attn_by_inverse_layer_idx": True, "reorder_and_upcast_attn": True}),  # with rates of dropout, by default
     ("olmo2", {"tie_word_embeddings": True, "rope_parameters": LLAMA3}),
     ("olmo3", {"num_hidden_layers": 4, "sliding_window": 6, "rope_parameters": {
         "full_attention": YARN, "sliding_attention": dict(rope_type="default", rope_theta=1e4)}}),
@@ -289,6 +292,7 @@ TOGETHER = [
                    "sliding_window": 6, "num_hidden_layers": 3, "norm_topk_prob": True}),
     ("deepseek_v2", {"num_hidden_layers": 3, "first_k_dense_replace": 1, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5}),
     ("deepseek_v3", {"num_nextn_predict_layers": 0}),
+    ("gpt_oss", {"head_dim": 12, "sliding_window": 6, "num_hidden_layers": 3, "swiglu_limit": 3.0}),
     ("gemma2", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": None}),
     ("gemma3_text", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": 8.0,
                      "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {
@@ -309,6 +313,7 @@ ALONE = [
     ("deepseek_v2", {"q_lora_rank": None, "v_head_dim": 5}), ("deepseek_v3", {"first_k_dense_replace": 0, "norm_topk_prob": False,
                                                                              "n_group": 1, "topk_group": 1, "num_mtp_layers": 0}),
     ("gemma2", {}), ("gemma3_text", {"tie_word_embeddings": False}),
+    ("gpt_oss", {"tie_word_embeddings": True, "intermediate_size": 37, "rope_parameters": dict(rope_type="default", rope_theta=1e4)}),
 ]
 
 
@@ -445,8 +450,8 @@ def test_a_damaged_folder_is_refused_by_file(athanor, tmp_path, spoil, words):
 
 @pytest.mark.parametrize("family,change,words", [
     ("llama", {"model_type": "gemma"}, ['model_type "gemma" is not supported', "olmo, olmo2, olmo3, olmoe, llama, qwen2"]),
-    ("gpt2", {"activation_function": "relu", "reorder_and_upcast_attn": True, "n_head": 0},
-     ['activation_function = "relu"', "reorder_and_upcast_attn = true", "n_head"]),
+    ("gpt2", {"activation_function": "relu", "scale_attn_weights": False, "n_head": 0},
+     ['activation_function = "relu"', "scale_attn_weights = false", "n_head"]),
     ("llama", {"mlp_bias": True, "hidden_act": "gelu"}, ["mlp_bias = true", 'hidden_act = "gelu"']),
     ("qwen3", {"head_dim": 12}, ["q_norm.weight has shape [128], expected [12]"]),
     ("qwen3_moe", {"mlp_only_layers": [1]}, ["model.layers.1.mlp.gate_proj.weight is missing", "and 14 more"]),

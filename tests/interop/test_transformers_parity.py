@@ -18,7 +18,7 @@ import torch
 from rounding import InDouble, Reference
 from safetensors.torch import load_file, save_file
 from transformers import (AutoModelForCausalLM, DeepseekV2Config, DeepseekV3Config, Gemma2Config, Gemma3TextConfig, GPT2Config,
-                          GPTNeoXConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, OlmoConfig, OlmoeConfig,
+                          GPTNeoXConfig, GptOssConfig, LlamaConfig, MistralConfig, MixtralConfig, Olmo2Config, Olmo3Config, OlmoConfig, OlmoeConfig,
                           Phi3Config, Qwen2Config, Qwen2MoeConfig, Qwen3Config, Qwen3MoeConfig, Starcoder2Config)
 from transformers.models.olmoe.modeling_olmoe import load_balancing_loss_func
 
@@ -140,6 +140,11 @@ VARIANTS = {
     "deepseek_v3-one-group": (DeepseekV3Config, dict(ODD, **LATENTS) | dict(
         q_lora_rank=None, n_shared_experts=2, first_k_dense_replace=0, n_group=1, topk_group=1, norm_topk_prob=False,
         routed_scaling_factor=1.0)),
+    "gpt_oss": (GptOssConfig, dict(GROUPED, num_local_experts=6, num_experts_per_tok=2, router_aux_loss_coef=0.05, sliding_window=7)),
+    "gpt_oss-odd": (GptOssConfig, dict(ODD, head_dim=10, num_local_experts=5, num_experts_per_tok=3, router_aux_loss_coef=0.05,
+                                       sliding_window=9, swiglu_alpha=1.2, swiglu_limit=0.5, rms_norm_eps=1e-3,
+                                       layer_types=["full_attention", "sliding_attention", "full_attention"],
+                                       rope_parameters=dict(rope_type="default", rope_theta=500.0))),
     # The options of the families together, in as few layers as they need.
     "olmo-options": (OlmoConfig, dict(DENSE, num_hidden_layers=1, num_key_value_heads=2, tie_word_embeddings=True, clip_qkv=0.6)),
     "olmoe-options": (OlmoeConfig, dict(SPARSE, **ODD) | dict(num_hidden_layers=1, num_key_value_heads=1, num_experts=7,
@@ -159,7 +164,7 @@ QUICK = {  # variant → whether attention stays in documents
     "llama-yarn-mscale": False, "llama-yarn-attention-factor": False, "llama-llama3": False, "qwen3-odd": True,
     "qwen3_moe-mixed-shorter": True, "olmo2-odd": True, "olmo3": False, "qwen2-window": True, "qwen3-window": False, "mistral": True,
     "mixtral-window": True, "starcoder2-odd": True, "gpt_neox": True, "phi3": True, "phi3-longrope-short": False,
-    "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2-groups": True, "deepseek_v3": True}
+    "qwen2_moe-mixed": True, "gemma2": True, "gemma3_text": False, "deepseek_v2-groups": True, "deepseek_v3": True, "gpt_oss": False, "gpt_oss-odd": True}
 COMPARED = [pytest.param(name, documents, id=f"{name}-{'documents' if documents else 'full'}",
                          marks=() if QUICK.get(name) is documents else pytest.mark.slow)
             for name in VARIANTS for documents in (False, True)]
@@ -177,7 +182,7 @@ def make_model(config_class, fields, seed):
     model = AutoModelForCausalLM.from_config(config, attn_implementation="eager")
     with torch.no_grad():
         for name, parameter in model.named_parameters():
-            if "norm" in name or "ln_" in name or name.endswith(".bias"):
+            if "norm" in name or "ln_" in name or name.endswith((".bias", "_bias", ".sinks")):
                 parameter.add_(0.2 * torch.randn_like(parameter))
         for name, buffer in model.named_buffers():
             if name.endswith("e_score_correction_bias"):
@@ -287,6 +292,12 @@ def logical(model, name, tensor):
         gate, up = tensor.chunk(2)
         base = name.removesuffix("gate_up_proj.weight")
         return {f"{base}gate_proj.weight": gate, f"{base}up_proj.weight": up}
+    if model.config.model_type == "gpt_oss" and ".experts." in name:  # as [experts, in, out], gate and up in turns
+        base, kind = name.removesuffix("_bias"), "bias" if name.endswith("_bias") else "weight"
+        base, values = base.rsplit(".", 1)[0], tensor if kind == "bias" else tensor.transpose(1, 2)
+        if "down" in name:
+            return {f"{base}.down_proj.{kind}": values}
+        return {f"{base}.gate_proj.{kind}": values[:, 0::2], f"{base}.up_proj.{kind}": values[:, 1::2]}
     if name.endswith("experts.gate_up_proj"):
         gate, up = tensor.chunk(2, dim=1)
         base = name.removesuffix("gate_up_proj")
@@ -418,10 +429,18 @@ def smallest_margin(model, tokens, documents):
                            attention.v_proj):
                 handles.append(module.register_forward_hook(
                     lambda _, __, out: margins.append(float((out.abs() - clip).abs().min()) * 10) or None))
+    clamps = [layer.mlp.experts for layer in model.base_model.layers] if model.config.model_type == "gpt_oss" else []
+    for experts in clamps:
+        def watched(gate_up, experts=experts):
+            margins.append(float(min((gate_up.abs() - experts.limit).abs().min(), 1.0)) * 10)
+            return type(experts)._apply_gate(experts, gate_up)
+        experts._apply_gate = watched
     with torch.no_grad(), InDouble():
         routers = forward(model, tokens, documents)[3]
     for handle in handles:
         handle.remove()
+    for experts in clamps:
+        del experts._apply_gate
     config, k = model.config, getattr(model.config, "num_experts_per_tok", 0)
     for scores, choosing in router_scores(model, routers):
         if k < scores.shape[-1]:

@@ -310,7 +310,7 @@ def draw_positions(r, f):
 
 
 RELATIVES = {"olmo": ["olmo2", "olmo3"], "llama": ["qwen2", "mistral", "starcoder2", "gpt_neox", "phi3", "gemma2", "gemma3_text"], "olmoe": ["mixtral", "mixtral", "qwen2_moe", "deepseek_v2"]}
-WITH_WINDOWS = ("qwen2_moe", "gemma2", "gemma3_text", "phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
+WITH_WINDOWS = ("gpt_oss", "qwen2_moe", "gemma2", "gemma3_text", "phi3", "olmo3", "qwen2", "qwen3", "qwen3_moe", "mistral", "mixtral", "starcoder2")
 
 
 def change_family(r, f):
@@ -322,6 +322,9 @@ def change_family(r, f):
         f.pop("model.clip_qkv", None)
     if family == "mixtral":
         f["model.norm_topk_prob"] = True
+        if r.random() < 0.5:
+            family = "gpt_oss"
+            f["model.swiglu_alpha"], f["model.swiglu_limit"] = r.choice([0, 1.1]), r.choice([0, 0.3])
     if family in ("gpt_neox", "phi3"):
         turned = [n for n in (2, 4, 6) if n <= f["model.hidden_size"] // f["model.num_attention_heads"]]
         f["model.partial_rotary_factor"] = r.choice(turned) / (f["model.hidden_size"] // f["model.num_attention_heads"])
@@ -365,7 +368,7 @@ def change_family(r, f):
     f["model.family"] = family
     if family in WITH_WINDOWS and r.random() < 0.6:
         f["model.sliding_window"] = r.choice([1, 3, 7, 40])
-        if family in ("olmo3", "qwen2", "qwen2_moe", "qwen3", "gemma2", "gemma3_text") and r.random() < 0.6:
+        if family in ("olmo3", "qwen2", "qwen2_moe", "qwen3", "gemma2", "gemma3_text", "gpt_oss") and r.random() < 0.6:
             layers = f["model.num_hidden_layers"]
             f["model.full_attention_layers"] = sorted(r.sample(range(layers), r.randrange(1, layers + 1)))
     if family == "phi3" and r.random() < 0.5:

@@ -233,7 +233,8 @@ void configs() {
       out["model"] = model_identity(config.model);
       out["kept"] = {config.model.initializer_range,   config.model.max_position_embeddings,
                      config.router_aux_loss_coef,      config.bos_token_id.value_or(-1),
-                     config.pad_token_id.value_or(-1), config.eos_token_ids};
+                     config.pad_token_id.value_or(-1), config.eos_token_ids,
+                     config.upcasts_attention};
       for (const auto& [key, rate] : config.dropouts) out["told"].push_back(key);
       for (const std::string& member : config.unknown_members) out["told"].push_back(member);
     } catch (const Error& error) {

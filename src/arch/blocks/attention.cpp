@@ -93,6 +93,13 @@ void AttentionSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   }
   if (shared_key) shared_key->append_parameters(all);
   for (const LinearSpec* linear : {&query, &key, &value, &out}) linear->append_parameters(all);
+  if (!sinks.empty())
+    all.push_back({.name = sinks,
+                   .shape = {heads},
+                   .role = Role::kBias,
+                   .layer = layer,
+                   .sharded = {.tensor = 0},
+                   .width = WidthClass::kInput});
   if (qk_norm == QkNorm::kNone) return;
   all.push_back(norm_scale(*this, query_norm, query));
   all.push_back(norm_scale(*this, key_norm, key));
@@ -150,6 +157,7 @@ AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::str
   if (m.scale_attn_by_inverse_layer_idx)
     a.scale = 1 / (std::sqrt(static_cast<double>(a.head_dim)) * static_cast<double>(layer + 1));
   a.soft_cap = m.attn_logit_softcapping;
+  if (!names.sinks.empty()) a.sinks = a.name + "." + names.sinks;
   return a;
 }
 

@@ -32,6 +32,7 @@ struct AttentionSpec {
   bool scales_rotation = true;  ///< … by the model's own angles, not those of its layers with a window
   int64_t window = 0;           ///< keys that a query sees, its own included; 0: all before it
   double scale = 0;             ///< factor of products of queries and keys; 0: 1 / √head_dim
+  std::string sinks;            ///< name of the logits, one of each head, that have no key; "": there are none
   double soft_cap = 0;          ///< logits become cap · tanh(logit / cap) with this cap; 0: none
 
   void append_parameters(std::vector<ParameterSpec>& all) const;

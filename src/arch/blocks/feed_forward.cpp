@@ -16,7 +16,7 @@ FeedForwardSpec make_feed_forward(const ModelConfig& m, int64_t layer, const std
   const Family& family = family_of(m);
   const auto linear = [&](const std::string& part, int64_t rows, int64_t columns, Role role, int tensor) {
     LinearSpec spec{name + "." + part, rows, columns, role, layer, tensor};
-    spec.has_bias = family.biases == Biases::kAll;
+    spec.has_bias = family.biases == Biases::kAll && !family.sparse;
     spec.form.transposed = family.transposed;
     return spec;
   };

@@ -2,7 +2,7 @@
 
 namespace athanor::inline arch {
 
-// A router and an output layer read the residual stream and leave it.
+// A router and an output layer read the residual stream and leave it. All tensor ranks compute the whole router.
 void LinearSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   const bool leaves = role == Role::kRouter || role == Role::kOutput;
   all.push_back({.name = weight(),
@@ -23,8 +23,8 @@ void LinearSpec::append_parameters(std::vector<ParameterSpec>& all) const {
                  .layer = layer,
                  .sharded = {.tensor = tensor == 0 ? 0 : -1},
                  .of_key_heads = of_key_heads,
-                 .gradient = TensorGradient::kOfTokens,
-                 .initial = Initial::kZero,
+                 .gradient = role == Role::kRouter ? gradient : TensorGradient::kOfTokens,
+                 .initial = initial_bias,
                  .width = WidthClass::kInput,
                  .form = form});
   all.back().form.transposed = false;

@@ -16,7 +16,8 @@ struct LinearSpec {
   int tensor = -1;
   bool of_key_heads = false;
   bool has_bias = false;
-  double deviation = 1;                              ///< ParameterSpec::deviation of the matrix
+  double deviation = 1;  ///< ParameterSpec::deviation of the matrix
+  Initial initial_bias = Initial::kZero;
   TensorGradient gradient = TensorGradient::kWhole;  ///< ParameterSpec::gradient of the matrix
   FileForm form = {};                                ///< the form of the matrix in files; the bias lies beside it
 

@@ -4,12 +4,46 @@
 
 namespace athanor::inline arch {
 
+// Tensor ranks divide the outputs of all three: of the down projection, each adds its share to its partial sum.
+ParameterSpec SparseSpec::bias_of(const std::string& bias, int64_t outputs, FileForm form) const {
+  form.transposed = false;
+  form.fused += "_bias";
+  return {.name = bias,
+          .shape = {experts, outputs},
+          .role = Role::kBias,
+          .layer = layer,
+          .sharded = {.tensor = 1, .expert = 0},
+          .initial = Initial::kZero,
+          .width = WidthClass::kInput,
+          .form = form};
+}
+
 void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   router.append_parameters(all);
   const int64_t e = experts, f = expert_width, d = width;
-  all.push_back({gate, {e, f, d}, Role::kExpertGate, layer, {.tensor = 1, .expert = 0}});
-  all.push_back({up, {e, f, d}, Role::kExpertUp, layer, {.tensor = 1, .expert = 0}});
-  all.push_back({down, {e, d, f}, Role::kExpertDown, layer, {.tensor = 2, .expert = 0}});
+  all.push_back({.name = gate,
+                 .shape = {e, f, d},
+                 .role = Role::kExpertGate,
+                 .layer = layer,
+                 .sharded = {.tensor = 1, .expert = 0},
+                 .form = gate_form});
+  all.push_back({.name = up,
+                 .shape = {e, f, d},
+                 .role = Role::kExpertUp,
+                 .layer = layer,
+                 .sharded = {.tensor = 1, .expert = 0},
+                 .form = up_form});
+  all.push_back({.name = down,
+                 .shape = {e, d, f},
+                 .role = Role::kExpertDown,
+                 .layer = layer,
+                 .sharded = {.tensor = 2, .expert = 0},
+                 .form = down_form});
+  if (!down_bias.empty()) {
+    all.push_back(bias_of(gate_bias, f, gate_form));
+    all.push_back(bias_of(up_bias, f, up_form));
+    all.push_back(bias_of(down_bias, d, down_form));
+  }
   if (shared) shared->append_parameters(all);
   if (shared_gate) shared_gate->append_parameters(all);
 }
@@ -20,8 +54,28 @@ double SparseSpec::flops(double tokens) const {
          (shared_gate ? shared_gate->flops(tokens) : 0);
 }
 
+namespace {
+
+// Sets the forms in files that have all experts in two tensors, as [in, out], gate and up in turns.
+void stack(SparseSpec& s, const std::string& gate_up, const std::string& down) {
+  s.gate_form = {.fused = gate_up, .rows = 2 * s.expert_width, .transposed = true, .stacked = true, .row_step = 2};
+  s.up_form = s.gate_form;
+  s.up_form.first_row = 1;
+  s.down_form = {.fused = down, .rows = s.width, .transposed = true, .stacked = true};
+}
+
+// OpenAI's gpt-oss; the numbers of its class where the model has none.
+GatedUnit clamped_swiglu(const ModelConfig& m) {
+  return {.slope = m.swiglu_alpha > 0 ? static_cast<float>(m.swiglu_alpha) : 1.702F,
+          .limit = m.swiglu_limit > 0 ? static_cast<float>(m.swiglu_limit) : 7.0F,
+          .offset = 1};
+}
+
+}  // namespace
+
 SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& name) {
-  const FamilyNames& names = family_of(m).names;
+  const Family& family = family_of(m);
+  const FamilyNames& names = family.names;
   const std::string experts = name + "." + names.experts + ".";
   SparseSpec s;
   s.name = name;
@@ -31,6 +85,14 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   s.router = {name + "." + names.router, s.experts, s.width, Role::kRouter, layer};
   s.gate = experts + names.gate + ".weight", s.up = experts + names.up + ".weight";
   s.down = experts + names.down + ".weight";
+  if (family.expert_biases) {
+    s.gate_bias = experts + names.gate + ".bias", s.up_bias = experts + names.up + ".bias";
+    s.down_bias = experts + names.down + ".bias";
+    s.router.has_bias = true;
+    s.router.initial_bias = Initial::kNormal;
+  }
+  if (!names.stacked_down.empty()) stack(s, experts + names.stacked_gate_up, experts + names.stacked_down);
+  if (family.clamps_swiglu) s.unit = clamped_swiglu(m);
   // Every token passes through the shared experts: together they are one dense layer.
   if (m.num_shared_experts > 0)
     s.shared = make_feed_forward(m, layer, name + "." + names.shared_experts, m.shared_intermediate_size());

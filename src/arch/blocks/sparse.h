@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "arch/blocks/feed_forward.h"
+#include "base/gated_unit.h"
 
 namespace athanor::inline arch {
 
@@ -13,9 +14,12 @@ struct SparseSpec {
   int64_t experts = 0, choices = 0;     ///< E, and the K that a token chooses
   int64_t width = 0, expert_width = 0;  ///< D and F
   LinearSpec router;
-  std::string gate, up, down;             ///< names of the stacked experts' parameters
-  std::optional<FeedForwardSpec> shared;  ///< all shared experts together, as one dense layer
-  std::optional<LinearSpec> shared_gate;  ///< [1, D]: the sigmoid of its output scales what they return
+  std::string gate, up, down;                 ///< names of the stacked experts' parameters …
+  std::string gate_bias, up_bias, down_bias;  ///< … and of their biases; "": they have none
+  GatedUnit unit;                             ///< between their products
+  FileForm gate_form, up_form, down_form;     ///< their forms in files
+  std::optional<FeedForwardSpec> shared;      ///< all shared experts together, as one dense layer
+  std::optional<LinearSpec> shared_gate;      ///< [1, D]: the sigmoid of its output scales what they return
   RouterScore score = RouterScore::kSoftmax;
   bool norm_topk_prob = false;
   double scaling_factor = 1;
@@ -24,6 +28,9 @@ struct SparseSpec {
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of router, chosen and shared experts for `tokens` tokens.
   double flops(double tokens) const;
+
+ private:
+  ParameterSpec bias_of(const std::string& bias, int64_t outputs, FileForm form) const;
 };
 
 /// Returns the sparse layer of a model. @param name  "model.layers.3.mlp"

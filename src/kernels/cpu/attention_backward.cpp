@@ -45,6 +45,7 @@ class Backward {
     copy_whole_steps(head.dout, 0, shape_.length, shape_.head_dim, dout_rows_);
     row_dots(head.dout.data, head.dout.ld, head.out.data, head.out.ld, shape_.length, shape_.head_dim, dot_);
     logsumexp_ = head.logsumexp;
+    if (head.sink_gradient) *head.sink_gradient = sink_gradient(head.sink);
     for (int64_t key = 0; key < shape_.length; key += kBackwardBlock) {
       for (int64_t query = key; query < shape_.length && key >= first_key(query); query += kBackwardBlock)
         add_block(key, query, is_first && key == query);
@@ -67,6 +68,11 @@ class Backward {
   }
   int64_t row_tiles() const { return divide_up(shape_.length, kTileRows); }
   int64_t row_width() const { return dim_steps_ * kStep<P>; }
+
+  // The sink's weight is exp(sink − logsumexp), and its value is zero, so that dp is, too.
+  float sink_gradient(float sink) const {
+    return -sum_over(shape_.length, [&](int64_t t) { return exp_fast(sink - logsumexp_[t]) * dot_[t]; });
+  }
 
   void store_sums(const float* sums, HeadRows<T> out) const {
     for (int64_t tile = 0; tile < row_tiles(); ++tile) {

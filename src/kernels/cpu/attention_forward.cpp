@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "kernels/cpu/attention_pack.h"
 #include "kernels/gemm_tile.h"
@@ -47,8 +46,8 @@ class QueryTile {
 
   void run(HeadRows<const T> q, HeadRows<T> out, float* logsumexp, float* largest, int64_t first, int64_t rows) {
     copy_whole_steps(q, first, rows, shape_.head_dim, work_.queries);
-    std::fill_n(softmax_.largest, kTileRows, -std::numeric_limits<float>::infinity());
-    std::fill_n(softmax_.sum, kTileRows, 0.0f);
+    std::fill_n(softmax_.largest, kTileRows, shape_.sink);
+    std::fill_n(softmax_.sum, kTileRows, shape_.sink > -HUGE_VALF ? 1.0f : 0.0f);
     is_first_ = true;
     for (const PackedHead& all : before_) {
       for (int64_t key = 0; key < all.length; key += kKeys)

@@ -2,23 +2,29 @@
 
 #include <algorithm>
 
+#include "kernels/gated_unit.h"
+
 namespace athanor::kernels {
 namespace {
 
-template <class T>
+template <bool kSwiGlu, class T>
 ATHANOR_INLINE void forward(const T* gate, const T* up, const float* weights, const int64_t* choice_of_row, T* act,
-                            int64_t begin, int64_t end, int64_t width) {
+                            int64_t begin, int64_t end, int64_t width, const GatedUnit& unit) {
   for (int64_t r = begin; r < end; ++r) {
     const int64_t choice = choice_of_row[r];
     const T* __restrict g = gate + r * width, * __restrict u = up + r * width;
     T* __restrict a = act + r * width;
+    const auto product = [&](int64_t i) {
+      const GatedTerms<kSwiGlu> of(unit, load(g[i]), load(u[i]));
+      return of.silu * of.factor;
+    };
     if (choice < 0) {
       std::fill_n(a, width, T{});
     } else if (!weights) {
-      for (int64_t i = 0; i < width; ++i) store(a[i], load(g[i]) * sigmoid(load(g[i])) * load(u[i]));
+      for (int64_t i = 0; i < width; ++i) store(a[i], product(i));
     } else {
       const float w = weights[choice];
-      for (int64_t i = 0; i < width; ++i) store(a[i], w * (load(g[i]) * sigmoid(load(g[i])) * load(u[i])));
+      for (int64_t i = 0; i < width; ++i) store(a[i], w * product(i));
     }
   }
 }
@@ -27,24 +33,25 @@ constexpr int64_t kRun = 256;  // elements at once: a multiple of the lanes
 
 // silu' = σ + g·σ·(1 − σ). `terms` receives each element's part of the weight's gradient. This loop contains no sums,
 // so that the compiler vectorises it.
-template <class T>
+template <bool kSwiGlu, class T>
 ATHANOR_INLINE void backward_run(const T* __restrict gate, const T* __restrict up, T* __restrict dact,
-                                 T* __restrict dup, T* __restrict act, float weight, float* __restrict terms,
-                                 int64_t n) {
+                                 T* __restrict dup, T* __restrict act, float weight, float* __restrict terms, int64_t n,
+                                 const GatedUnit& unit) {
   for (int64_t i = 0; i < n; ++i) {
-    const float g = load(gate[i]), u = load(up[i]), d = load(dact[i]);
-    const float s = sigmoid(g), silu = g * s, weighted = weight * d;
-    const float a = silu * u;
+    const float d = load(dact[i]);
+    const GatedTerms<kSwiGlu> of(unit, load(gate[i]), load(up[i]));
+    const float weighted = weight * d, a = of.silu * of.factor;
     store(act[i], weight * a);
-    store(dup[i], weighted * silu);
-    store(dact[i], weighted * u * (s + silu * (1.0f - s)));
+    store(dup[i], kSwiGlu ? weighted * of.silu : weighted * of.silu * of.by_up);
+    store(dact[i], weighted * of.factor * of.by_gate);
     terms[i] = a * d;
   }
 }
 
-template <class T>
+template <bool kSwiGlu, class T>
 ATHANOR_INLINE void backward(const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
-                             const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end, int64_t width) {
+                             const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end, int64_t width,
+                             const GatedUnit& unit) {
   alignas(64) float terms[kRun];
   for (int64_t r = begin; r < end; ++r) {
     const int64_t choice = choice_of_row[r];
@@ -55,7 +62,7 @@ ATHANOR_INLINE void backward(const T* gate, const T* up, T* dact, T* dup, T* act
     float lanes[kLanes] = {};
     for (int64_t first = 0; first < width; first += kRun) {
       const int64_t n = std::min(kRun, width - first), at = r * width + first;
-      backward_run(gate + at, up + at, dact + at, dup + at, act + at, weights[choice], terms, n);
+      backward_run<kSwiGlu>(gate + at, up + at, dact + at, dup + at, act + at, weights[choice], terms, n, unit);
       int64_t i = 0;
       for (; i + kLanes <= n; i += kLanes) {
         for (int l = 0; l < kLanes; ++l) lanes[l] += terms[i + l];
@@ -66,20 +73,67 @@ ATHANOR_INLINE void backward(const T* gate, const T* up, T* dact, T* dup, T* act
   }
 }
 
+template <class T>
+ATHANOR_INLINE void add_bias(const ExpertBias<T>& bias, const float* weights, const int64_t* choice_of_row, T* rows,
+                             int64_t begin, int64_t end, int64_t width) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t choice = choice_of_row[r];
+    if (choice < 0) continue;
+    const float w = weights ? weights[choice] : 1.0f;
+    const T* __restrict b = bias.values + bias.expert_of(r) * bias.columns;
+    T* __restrict to = rows + r * width + bias.first_column;
+    for (int64_t i = 0; i < bias.columns; ++i) store(to[i], load(to[i]) + w * load(b[i]));
+  }
+}
+
+template <class T>
+ATHANOR_INLINE void bias_backward(const ExpertBias<T>& bias, const T* dy, const int64_t* choice_of_row, float* dweights,
+                                  int64_t begin, int64_t end, int64_t width) {
+  for (int64_t r = begin; r < end; ++r) {
+    const int64_t choice = choice_of_row[r];
+    if (choice < 0) continue;
+    const T *b = bias.values + bias.expert_of(r) * bias.columns, *d = dy + r * width + bias.first_column;
+    dweights[choice] += sum_over(bias.columns, [=](int64_t i) { return load(b[i]) * load(d[i]); });
+  }
+}
+
 }  // namespace
 
-#define ATHANOR_EXPERT_ACTIVATION(T)                                                                                \
-  template <>                                                                                                       \
-  ATHANOR_EACH_ISA void expert_activation<T>(const T* gate, const T* up, const float* weights,                      \
-                                             const int64_t* choice_of_row, T* act, int64_t begin, int64_t end,      \
-                                             int64_t width) {                                                       \
-    forward(gate, up, weights, choice_of_row, act, begin, end, width);                                              \
-  }                                                                                                                 \
-  template <>                                                                                                       \
-  ATHANOR_EACH_ISA void expert_activation_backward<T>(const T* gate, const T* up, T* dact, T* dup, T* act,          \
-                                                      const float* weights, const int64_t* choice_of_row,           \
-                                                      float* dweights, int64_t begin, int64_t end, int64_t width) { \
-    backward(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width);                        \
+template <class T>
+int64_t ExpertBias<T>::expert_of(int64_t row) const {
+  return std::upper_bound(first_row, first_row + experts + 1, row) - first_row - 1;
+}
+
+#define ATHANOR_EXPERT_ACTIVATION(T)                                                                                  \
+  template struct ExpertBias<T>;                                                                                      \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void expert_activation<T>(const T* gate, const T* up, const float* weights,                        \
+                                             const int64_t* choice_of_row, T* act, int64_t begin, int64_t end,        \
+                                             int64_t width, const GatedUnit& unit) {                                  \
+    if (unit.is_swiglu())                                                                                             \
+      forward<true>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                                  \
+    else                                                                                                              \
+      forward<false>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                                 \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void expert_activation_backward<T>(                                                                \
+      const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights, const int64_t* choice_of_row,        \
+      float* dweights, int64_t begin, int64_t end, int64_t width, const GatedUnit& unit) {                            \
+    if (unit.is_swiglu())                                                                                             \
+      backward<true>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);            \
+    else                                                                                                              \
+      backward<false>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);           \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void add_expert_bias<T>(const ExpertBias<T>& bias, const float* weights,                           \
+                                           const int64_t* choice_of_row, T* rows, int64_t begin, int64_t end,         \
+                                           int64_t width) {                                                           \
+    add_bias(bias, weights, choice_of_row, rows, begin, end, width);                                                  \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void expert_bias_backward<T>(const ExpertBias<T>& bias, const T* dy, const int64_t* choice_of_row, \
+                                                float* dweights, int64_t begin, int64_t end, int64_t width) {         \
+    bias_backward(bias, dy, choice_of_row, dweights, begin, end, width);                                              \
   }
 
 ATHANOR_EXPERT_ACTIVATION(float)

@@ -1,14 +1,17 @@
 #include "kernels/cuda/expert_activation.h"
 
+#include <type_traits>
+
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
+#include "kernels/gated_unit.h"
 
 namespace athanor::kernels::cuda {
 namespace {
 
-template <class T, int N>
+template <bool kSwiGlu, class T, int N>
 void forward_packs(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
-                   T* act, int64_t width) {
+                   T* act, int64_t width, const GatedUnit& unit) {
   const int64_t packs = width / N;
   for_each_index(stream, "expert_activation", rows.most_rows * packs, [=] ATHANOR_BODY(int64_t i) {
     if (i / packs >= *rows.num_rows) return;
@@ -17,7 +20,8 @@ void forward_packs(const Stream& stream, const T* gate, const T* up, const float
     if (choice >= 0) {
       const Pack<T, N> g = load_pack<N>(gate + i * N), u = load_pack<N>(up + i * N);
       for (int l = 0; l < N; ++l) {
-        const float product = load(g.at[l]) * sigmoid(load(g.at[l])) * load(u.at[l]);
+        const GatedTerms<kSwiGlu> of(unit, load(g.at[l]), load(u.at[l]));
+        const float product = of.silu * of.factor;
         store(result.at[l], weights ? weights[choice] * product : product);
       }
     }
@@ -26,9 +30,9 @@ void forward_packs(const Stream& stream, const T* gate, const T* up, const float
 }
 
 // The order of operations is that of kernels/cpu/expert_activation.cpp.
-template <class T, int N>
+template <bool kSwiGlu, class T, int N>
 void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
-                    const ExpertRows& rows, float* dweights, int64_t width) {
+                    const ExpertRows& rows, float* dweights, int64_t width, const GatedUnit& unit) {
   for_each_team<kWarp>(stream, "expert_activation_backward", rows.most_rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
     if (team.index() >= *rows.num_rows) return;
     const int64_t begin = team.index() * width, end = begin + width, choice = rows.choice_of_row[team.index()];
@@ -50,11 +54,12 @@ void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T
         const Pack<T, N> gates = load_pack<N>(gate + i), ups = load_pack<N>(up + i), dacts = load_pack<N>(dact + i);
         Pack<T, N> dgates, dups, acts;
         for (int l = 0; l < N; ++l) {
-          const float g = load(gates.at[l]), u = load(ups.at[l]), d = load(dacts.at[l]);
-          const float s = sigmoid(g), silu = g * s, weighted = weight * d, a = silu * u;
+          const float d = load(dacts.at[l]);
+          const GatedTerms<kSwiGlu> of(unit, load(gates.at[l]), load(ups.at[l]));
+          const float weighted = weight * d, a = of.silu * of.factor;
           store(acts.at[l], weight * a);
-          store(dups.at[l], weighted * silu);
-          store(dgates.at[l], weighted * u * (s + silu * (1.0f - s)));
+          store(dups.at[l], kSwiGlu ? weighted * of.silu : weighted * of.silu * of.by_up);
+          store(dgates.at[l], weighted * of.factor * of.by_gate);
           sum += a * d;
         }
         store_pack(act + i, acts);
@@ -69,32 +74,46 @@ void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T
   });
 }
 
+// Calls f<SwiGLU, elements of a pack>(…).
+template <class T, class F>
+void with_unit(const GatedUnit& unit, bool packs, F f) {
+  const auto with_packs = [&](auto is_swiglu) {
+    if (packs)
+      f(is_swiglu, std::integral_constant<int, kPack<T>>());
+    else
+      f(is_swiglu, std::integral_constant<int, 1>());
+  };
+  if (unit.is_swiglu())
+    with_packs(std::true_type());
+  else
+    with_packs(std::false_type());
+}
+
 }  // namespace
 
 template <class T>
 void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
-                       T* act, int64_t width) {
-  if (can_pack<T>(width, gate, up, act)) {
-    forward_packs<T, kPack<T>>(stream, gate, up, weights, rows, act, width);
-  } else {
-    forward_packs<T, 1>(stream, gate, up, weights, rows, act, width);
-  }
+                       T* act, int64_t width, const GatedUnit& unit) {
+  with_unit<T>(unit, can_pack<T>(width, gate, up, act), [&](auto is_swiglu, auto pack) {
+    forward_packs<is_swiglu.value, T, pack.value>(stream, gate, up, weights, rows, act, width, unit);
+  });
 }
 
 template <class T>
 void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
-                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width) {
-  if (can_pack<T>(width, gate, up, dact, dup, act)) {
-    backward_packs<T, kPack<T>>(stream, gate, up, dact, dup, act, weights, rows, dweights, width);
-  } else {
-    backward_packs<T, 1>(stream, gate, up, dact, dup, act, weights, rows, dweights, width);
-  }
+                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width,
+                                const GatedUnit& unit) {
+  with_unit<T>(unit, can_pack<T>(width, gate, up, dact, dup, act), [&](auto is_swiglu, auto pack) {
+    backward_packs<is_swiglu.value, T, pack.value>(stream, gate, up, dact, dup, act, weights, rows, dweights, width,
+                                                   unit);
+  });
 }
 
-#define ATHANOR_CUDA_EXPERT_ACTIVATION(T)                                                                              \
-  template void expert_activation<T>(const Stream&, const T*, const T*, const float*, const ExpertRows&, T*, int64_t); \
-  template void expert_activation_backward<T>(const Stream&, const T*, const T*, T*, T*, T*, const float*,             \
-                                              const ExpertRows&, float*, int64_t);
+#define ATHANOR_CUDA_EXPERT_ACTIVATION(T)                                                                             \
+  template void expert_activation<T>(const Stream&, const T*, const T*, const float*, const ExpertRows&, T*, int64_t, \
+                                     const GatedUnit&);                                                               \
+  template void expert_activation_backward<T>(const Stream&, const T*, const T*, T*, T*, T*, const float*,            \
+                                              const ExpertRows&, float*, int64_t, const GatedUnit&);
 
 ATHANOR_CUDA_EXPERT_ACTIVATION(float)
 ATHANOR_CUDA_EXPERT_ACTIVATION(Bf16)

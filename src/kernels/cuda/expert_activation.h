@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "base/gated_unit.h"
 #include "kernels/cuda/routing.h"
 #include "kernels/cuda/stream.h"
 #include "kernels/element.h"
@@ -13,12 +14,13 @@ namespace athanor::kernels::cuda {
 /// below.
 template <class T>
 void expert_activation(const Stream& stream, const T* gate, const T* up, const float* weights, const ExpertRows& rows,
-                       T* act, int64_t width);
+                       T* act, int64_t width, const GatedUnit& unit = {});
 
 /// kernels::expert_activation_backward for all rows. The bits are the same, except those of dweights, which are summed
 /// in a team's order.
 template <class T>
 void expert_activation_backward(const Stream& stream, const T* gate, const T* up, T* dact, T* dup, T* act,
-                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width);
+                                const float* weights, const ExpertRows& rows, float* dweights, int64_t width,
+                                const GatedUnit& unit = {});
 
 }  // namespace athanor::kernels::cuda

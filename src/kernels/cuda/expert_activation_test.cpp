@@ -105,5 +105,53 @@ TEST_P(ExpertActivationOn, BackwardGivesEachChoiceItsProductAndAllGradients) {
   });
 }
 
+TEST_P(ExpertActivationOn, AnotherUnitThanSwiGluHasTheValuesOfItsFormulaAndNoGradientWhereItIsClamped) {
+  constexpr GatedUnit kUnit{.slope = 1.702F, .limit = 1.5F, .offset = 1};
+  with_each_type([&](auto tag) {
+    using T = decltype(tag);
+    const int64_t width = 37, n = kRows * width;
+    const auto gate = numbers<T>(n, 7), up = numbers<T>(n, 8), dout = numbers<T>(n, 9);
+    const auto weights = numbers<float>(kChosen, 10);
+    const auto g = put(gate), u = put(up), act = put(garbage<T>(kMostRows * width)),
+               du = put(garbage<T>(kMostRows * width));
+    auto dact = garbage<T>(kMostRows * width);
+    std::copy(dout.begin(), dout.end(), dact.begin());
+    const auto d = put(dact);
+    const auto w = put(weights), dw = put(std::vector<float>(kChosen, 42.0f));
+    const auto c = put(kChoices), count = put(std::vector<int64_t>{kRows});
+    if (is_cpu()) {
+      expert_activation_backward(g.data(), u.data(), d.data(), du.data(), act.data(), w.data(), c.data(), dw.data(), 0,
+                                 kRows, width, kUnit);
+    } else {
+      cuda::expert_activation_backward(stream(), g.data(), u.data(), d.data(), du.data(), act.data(), w.data(),
+                                       {c.data(), count.data(), kMostRows}, dw.data(), width, kUnit);
+    }
+    std::vector<T> y(gate.size()), dgate(gate.size()), dup(gate.size());
+    int64_t clamped = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      if (kChoices[i / width] < 0) continue;
+      const float weight = weights[kChoices[i / width]], weighted = weight * load(dout[i]);
+      const bool high = load(gate[i]) > 1.5F, beyond = std::abs(load(up[i])) > 1.5F;
+      const float gi = high ? 1.5F : load(gate[i]), s = sigmoid(1.702F * gi), silu = gi * s;
+      const float factor = (beyond ? std::copysign(1.5F, load(up[i])) : load(up[i])) + 1;
+      store(y[i], weight * (silu * factor));
+      store(dup[i], weighted * silu * (beyond ? 0.0F : 1.0F));
+      store(dgate[i], weighted * factor * (high ? 0.0F : s + 1.702F * silu * (1.0F - s)));
+      clamped += high && beyond;
+    }
+    EXPECT_GT(clamped, 0);
+    expect_rows(act.values(), y, width, "act");
+    expect_rows(d.values(), dgate, width, "dgate");
+    expect_rows(du.values(), dup, width, "dup");
+    if (is_cpu()) {
+      expert_activation(g.data(), u.data(), w.data(), c.data(), act.data(), 0, kRows, width, kUnit);
+    } else {
+      cuda::expert_activation(stream(), g.data(), u.data(), w.data(), {c.data(), count.data(), kMostRows}, act.data(),
+                              width, kUnit);
+    }
+    expect_rows(act.values(), y, width, "act of forward");
+  });
+}
+
 }  // namespace
 }  // namespace athanor::kernels::expert_activation_test

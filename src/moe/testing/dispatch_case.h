@@ -22,6 +22,7 @@ struct DispatchCase {
   int64_t lowest = 0, highest = -1;  ///< first and last expert that is chosen; −1: all
   bool drops = false;                ///< true: some choices are dropped
   bool device_form = false;          ///< true: the forms for devices are tested, on CPU tensors
+  bool gpt_oss = false;              ///< true: experts have biases and another unit than SwiGLU
   bool is_bounded = false;           ///< true: how many tokens of a rank choose an expert at most is known
 
   int ranks() const { return static_cast<int>(tokens.size()); }
@@ -51,19 +52,33 @@ struct DispatchCase {
     const auto part = [&](at::IntArrayRef shape, uint64_t seed) {
       return weight_of(normal(shape, seed, dtype).narrow(0, first, count).clone(), 0.5);
     };
-    return {part({num_experts, ffn, hidden}, 1001), part({num_experts, ffn, hidden}, 1002),
-            part({num_experts, hidden, ffn}, 1003)};
+    ops::ExpertWeights w{part({num_experts, ffn, hidden}, 1001), part({num_experts, ffn, hidden}, 1002),
+                         part({num_experts, hidden, ffn}, 1003)};
+    if (!gpt_oss) return w;
+    w.gate_bias_LF = part({num_experts, ffn}, 1004), w.up_bias_LF = part({num_experts, ffn}, 1005);
+    w.down_bias_LD = part({num_experts, hidden}, 1006);
+    w.unit = {.slope = 1.702F, .limit = 2, .offset = 1};
+    return w;
   }
 };
 
 /// The results of a rank.
 struct RankResult {
   Tensor y, dx, dweights;
-  std::vector<Tensor> grads;  ///< gradients of its experts: gate, up, down
+  std::vector<Tensor> grads;  ///< gradients of its experts: gate, up, down, and their biases
 };
 
 inline std::vector<Tensor> buckets(const ops::ExpertWeights& w) {
-  return {w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
+  std::vector<Tensor> grads;
+  for (const Weight& weight : w.all()) grads.push_back(weight.grad);
+  return grads;
+}
+
+/// Returns the same on a device.
+inline ops::ExpertWeights moved(ops::ExpertWeights w, at::Device device) {
+  for (Weight* each : {&w.gate_LFD, &w.up_LFD, &w.down_LDF, &w.gate_bias_LF, &w.up_bias_LF, &w.down_bias_LD})
+    if (each->defined()) *each = {each->value.to(device), each->grad.to(device)};
+  return w;
 }
 
 /// Splits `all` by rank.
@@ -110,8 +125,7 @@ inline std::vector<RankResult> expected_of(const DispatchCase& c) {
 /// Runs one rank of a case, forward and backward. Collective.
 inline RankResult run_rank(const DispatchCase& c, Dispatch& dispatch, at::Device device = at::kCPU) {
   const int rank = dispatch.group().rank();
-  ops::ExpertWeights w = c.experts(rank * c.per_rank(), c.per_rank());
-  for (Weight* each : {&w.gate_LFD, &w.up_LFD, &w.down_LDF}) *each = {each->value.to(device), each->grad.to(device)};
+  const ops::ExpertWeights w = moved(c.experts(rank * c.per_rank(), c.per_rank()), device);
   const Tensor ids = c.ids(rank).to(device);
   KnownTokens known{.equal = c.is_even()};
   if (c.is_bounded) known.most_of_expert = c.most_of_expert();

@@ -16,11 +16,11 @@
 namespace athanor::ops::device {
 namespace {
 
-// libtorch's attention; with a soft cap, which none of its kernels has, in single steps. q, k and v are [B, heads, T,
-// D]. @param seen  bool; none: causal.
+// libtorch's attention; with a soft cap or sinks, which none of its kernels has, in single steps. q, k and v are [B,
+// heads, T, D]. @param seen  bool; none: causal.
 Tensor attend_heads_first(const Tensor& q, const Tensor& k, const Tensor& v, const std::optional<Tensor>& seen,
                           const AttentionOptions& options) {
-  if (options.soft_cap > 0)
+  if (options.needs_steps())
     return attention_in_steps(q, k, v, seen ? *seen : seen_in_span(q.size(2), {}, q.device()), options);
   return at::scaled_dot_product_attention(q, k, v, seen, 0.0, /*is_causal=*/!seen, options.given_scale());
 }
@@ -83,7 +83,10 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
     // The lengths of documents would become part of the graph.
     ATHANOR_CHECK_AS(Error, documents.empty() || !Graph::is_recording(),
                      "attention document by document while a graph is recorded");
-    return attention_by_spans(q, k, v, documents, options);
+    const auto by_spans = [documents](const auto& q, const auto& k, const auto& v, const AttentionOptions& options) {
+      return attention_by_spans(q, k, v, documents, options);
+    };
+    return options.sinks.defined() ? attend_with_sinks(q, k, v, options, by_spans) : by_spans(q, k, v, options);
   }
   const Tensor offsets = with_tables(documents, q.size(1), q.device()).tables.offsets;
   return form == AttentionForm::kFlash ? flash_attention(q, k, v, offsets, options)

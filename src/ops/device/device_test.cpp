@@ -62,6 +62,11 @@ class OnDevice : public ::testing::TestWithParam<std::tuple<Where, at::ScalarTyp
   at::ScalarType dtype() const { return std::get<1>(GetParam()); }
   Tensor there(const Tensor& x) const { return x.to(where().device); }
   Weight there(const Weight& w) const { return {there(w.value), there(w.grad)}; }
+  ExpertWeights there(ExpertWeights w) const {
+    for (Weight* each : {&w.gate_LFD, &w.up_LFD, &w.down_LDF, &w.gate_bias_LF, &w.up_bias_LF, &w.down_bias_LD})
+      if (each->defined()) *each = there(*each);
+    return w;
+  }
   // Kernels without sums have the bits of the CPU's.
   void expect_same(const Tensor& actual, const Tensor& expected, int64_t terms, const std::string& what) const;
 };
@@ -269,26 +274,36 @@ TEST_P(OnDevice, ExpertsGiveWhatTheyGiveOnTheCpuAndNoneToThoseWithoutTokens) {
     const Tensor ids = at::stack({at::arange(tokens, at::kLong) % 3, at::full({tokens}, 4, at::kLong)}, 1);
     const Tensor x = normal({tokens, hidden}, 1, dtype()), dy = normal({tokens, hidden}, 2, dtype());
     const Tensor gates = normal({tokens, kChoices}, 3).abs();
-    const ExpertWeights w = {weight_of(normal({kExperts - 1, ffn, hidden}, 4, dtype())),
-                             weight_of(normal({kExperts - 1, ffn, hidden}, 5, dtype())),
-                             weight_of(normal({kExperts - 1, hidden, ffn}, 6, dtype()))};
-    const ExpertWeights on = {there(w.gate_LFD), there(w.up_LFD), there(w.down_LDF)};
-    for (const auto combine : {CombineWeights::kAfterDown, CombineWeights::kBeforeDown}) {
-      const auto f = [&](const ExpertWeights& weights, const Tensor& chosen) {
-        return [&, chosen](const auto& in) { return experts(in[0], in[1], chosen, weights, 1, kExperts - 1, combine); };
-      };
-      const Outcome expected = run(f(w, ids), {x, gates}, dy);
-      const Outcome actual = run(f(on, there(ids)), {there(x), there(gates)}, there(dy));
-      const int64_t terms = hidden + ffn + tokens + 1;
-      expect_near(actual.y, expected.y, terms, "y");
-      expect_near(actual.dx[0], expected.dx[0], terms, "dx");
-      expect_near(actual.dx[1], expected.dx[1].to(dtype()), terms, "dgates");
-      for (const auto& [away, here] :
-           {std::pair{on.gate_LFD, w.gate_LFD}, {on.up_LFD, w.up_LFD}, {on.down_LDF, w.down_LDF}}) {
-        expect_near(away.grad, here.grad.to(dtype()), terms, "weight");
-        EXPECT_TRUE(away.grad[2].eq(0).all().item<bool>()) << "an expert without tokens got a gradient";
+    const auto make = [&, hidden = hidden, ffn = ffn](bool gpt_oss) {
+      ExpertWeights w{weight_of(normal({kExperts - 1, ffn, hidden}, 4, dtype())),
+                      weight_of(normal({kExperts - 1, ffn, hidden}, 5, dtype())),
+                      weight_of(normal({kExperts - 1, hidden, ffn}, 6, dtype()))};
+      if (!gpt_oss) return w;
+      w.gate_bias_LF = weight_of(normal({kExperts - 1, ffn}, 7, dtype()));
+      w.up_bias_LF = weight_of(normal({kExperts - 1, ffn}, 8, dtype()));
+      w.down_bias_LD = weight_of(normal({kExperts - 1, hidden}, 9, dtype()));
+      w.unit = {.slope = 1.702F, .limit = 2, .offset = 1};
+      return w;
+    };
+    for (const bool gpt_oss : {false, true})
+      for (const auto combine : {CombineWeights::kAfterDown, CombineWeights::kBeforeDown}) {
+        const auto f = [&](const ExpertWeights& weights, const Tensor& chosen) {
+          return
+              [&, chosen](const auto& in) { return experts(in[0], in[1], chosen, weights, 1, kExperts - 1, combine); };
+        };
+        const ExpertWeights w = make(gpt_oss), on = there(w);
+        const Outcome expected = run(f(w, ids), {x, gates}, dy);
+        const Outcome actual = run(f(on, there(ids)), {there(x), there(gates)}, there(dy));
+        const int64_t terms = hidden + ffn + tokens + 1;
+        expect_near(actual.y, expected.y, terms, "y");
+        expect_near(actual.dx[0], expected.dx[0], terms, "dx");
+        expect_near(actual.dx[1], expected.dx[1].to(dtype()), terms, "dgates");
+        const auto away = on.all(), here = w.all();
+        for (size_t i = 0; i < away.size(); ++i) {
+          expect_near(away[i].grad, here[i].grad.to(dtype()), terms, fmt::format("weight {}", i));
+          EXPECT_TRUE(away[i].grad[2].eq(0).all().item<bool>()) << "an expert without tokens got a gradient";
+        }
       }
-    }
   }
 }
 

@@ -1,6 +1,7 @@
 #include "ops/device/expert_rows.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "kernels/cuda/expert_activation.h"
 #include "kernels/routing.h"
@@ -11,13 +12,56 @@ namespace {
 
 Tensor transposed(const Tensor& weight) { return weight.transpose(1, 2); }
 
-Tensor activate_rows(const Tensor& gate_RF, const Tensor& up_RF, const Tensor& weights_TK, const RowRoute& route) {
+// Which bias a row gets, and with which weight: its expert [R] and its choice [R], 0 where `chosen` [R, 1] is false.
+// That is so for rows of padding and for those after the last row.
+struct RowFacts {
+  Tensor expert, choice, chosen;
+
+  explicit RowFacts(const RowRoute& route) {
+    const Tensor row = at::arange(route.most_rows(), route.choice_of_row.options());
+    const int64_t experts = route.groups.ends.numel();
+    expert = at::searchsorted(route.groups.offsets.narrow(0, 1, experts), row, /*out_int32=*/false, /*right=*/true)
+                 .clamp_max(experts - 1);
+    const Tensor is_chosen = (row < route.groups.offsets[experts]).logical_and(route.choice_of_row >= 0);
+    choice = at::where(is_chosen, route.choice_of_row, 0);
+    chosen = is_chosen.unsqueeze(1);
+  }
+
+  // Returns the bias of each row, or its expert's row of another tensor.
+  Tensor of_experts(const Tensor& values) const { return values.index_select(0, expert); }
+  // Returns the weight of each row's choice, [R, 1] fp32; 0 without one.
+  Tensor weights(const Tensor& weights_TK) const {
+    return weights_TK.reshape({-1}).index_select(0, choice).unsqueeze(1).masked_fill(chosen.logical_not(), 0);
+  }
+};
+
+void add_bias(const Tensor& rows, const Weight& bias, const RowFacts& facts) {
+  Tensor sum = rows;
+  sum.add_(facts.of_experts(bias.value));
+}
+
+void add_down_bias(const Tensor& y_RD, const ExpertWeights& w, const Tensor& weights_TK, const RowFacts& facts) {
+  Tensor bias = facts.of_experts(w.down_bias_LD.value);
+  if (weights_TK.defined()) bias = facts.weights(weights_TK) * bias;
+  y_RD.narrow(1, w.first_output, bias.size(1)).add_(bias);
+}
+
+// Adds what the down projection's bias contributes to the gradient of the choices' weights.
+void add_bias_to_weights_gradient(const Tensor& dy_RD, const ExpertWeights& w, const Tensor& dweights_TK,
+                                  const RowFacts& facts) {
+  const Tensor bias = facts.of_experts(w.down_bias_LD.value).to(at::kFloat);
+  const Tensor dots = (dy_RD.narrow(1, w.first_output, bias.size(1)) * bias).sum(1);
+  dweights_TK.view({-1}).index_add_(0, facts.choice, dots.masked_fill(facts.chosen.squeeze(1).logical_not(), 0));
+}
+
+Tensor activate_rows(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit, const Tensor& weights_TK,
+                     const RowRoute& route) {
   const Tensor act_RF = at::empty_like(gate_RF);
   const OnStream stream(gate_RF);
   with_element(gate_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     kernels::cuda::expert_activation<T>(stream, data<T>(gate_RF), data<T>(up_RF), data<float>(weights_TK), route.rows(),
-                                        data<T>(act_RF), gate_RF.size(1));
+                                        data<T>(act_RF), gate_RF.size(1), unit);
   });
   return act_RF;
 }
@@ -71,8 +115,15 @@ ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const RowRoute& 
   rows.gate_RF = grouped_matmul(x_RD, transposed(w.gate_LFD.value), route.groups);
   rows.up_RF = grouped_matmul(x_RD, transposed(w.up_LFD.value), route.groups);
   x_RD.reset();
-  const Tensor act_RF = activate_rows(rows.gate_RF, rows.up_RF, weights_TK, route);
+  const bool has_biases = w.has_biases() && route.row_of_choice.numel() > 0;
+  const auto facts = has_biases ? std::optional<RowFacts>(route) : std::nullopt;
+  if (facts) {
+    add_bias(rows.gate_RF, w.gate_bias_LF, *facts);
+    add_bias(rows.up_RF, w.up_bias_LF, *facts);
+  }
+  const Tensor act_RF = activate_rows(rows.gate_RF, rows.up_RF, w.unit, weights_TK, route);
   rows.y_RD = grouped_matmul(act_RF, transposed(w.down_LDF.value), route.groups);
+  if (facts) add_down_bias(rows.y_RD, w, weights_TK, *facts);
   return rows;
 }
 
@@ -87,8 +138,9 @@ ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, co
     using T = std::decay_t<decltype(*tag)>;
     kernels::cuda::expert_activation_backward<T>(stream, data<T>(gate_RF), data<T>(rows.up_RF), data<T>(out.dgate_RF),
                                                  data<T>(out.dup_RF), data<T>(out.act_RF), data<float>(weights_TK),
-                                                 route.rows(), data<float>(dweights_TK), gate_RF.size(1));
+                                                 route.rows(), data<float>(dweights_TK), gate_RF.size(1), w.unit);
   });
+  if (w.has_biases() && dweights_TK.numel() > 0) add_bias_to_weights_gradient(dy_RD, w, dweights_TK, RowFacts(route));
   return out;
 }
 
@@ -99,10 +151,18 @@ Tensor input_gradients(const ExpertRowGradients& rows, const RowRoute& route, co
 }
 
 void add_weight_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const Tensor& dy_RD,
-                          const RowRoute& route, const ExpertWeights& w) {
+                          const Tensor& weights_TK, const RowRoute& route, const ExpertWeights& w) {
   add_grouped_outer_product(w.down_LDF.grad, dy_RD, rows.act_RF, route.groups);
   add_grouped_outer_product(w.gate_LFD.grad, rows.dgate_RF, x_RD, route.groups);
   add_grouped_outer_product(w.up_LFD.grad, rows.dup_RF, x_RD, route.groups);
+  if (!w.has_biases() || route.row_of_choice.numel() == 0) return;
+  // A bias is a matrix of one column, whose input is 1, or the weight of the choice where that is multiplied in.
+  const Tensor one = at::ones({x_RD.size(0), 1}, x_RD.options());
+  const Tensor outputs = dy_RD.narrow(1, w.first_output, w.down_bias_LD.value.size(1)).contiguous(),
+               weights = RowFacts(route).weights(weights_TK).to(dy_RD.scalar_type());
+  add_grouped_outer_product(w.down_bias_LD.grad.unsqueeze(-1), outputs, weights, route.groups);
+  add_grouped_outer_product(w.gate_bias_LF.grad.unsqueeze(-1), rows.dgate_RF, one, route.groups);
+  add_grouped_outer_product(w.up_bias_LF.grad.unsqueeze(-1), rows.dup_RF, one, route.groups);
 }
 
 }  // namespace athanor::ops::device

@@ -39,8 +39,9 @@ ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, co
 /// Returns the gradients of the tokens. The terms of gate and up are added unrounded.
 Tensor input_gradients(const ExpertRowGradients& rows, const RowRoute& route, const ExpertWeights& experts,
                        int64_t tokens);
-/// Adds the gradients of the experts' weights into Weight::grad.
+/// Adds the gradients of the experts' weights and biases into Weight::grad.
+/// @param weights_TK  as the choices of `route` are numbered; read if there are biases.
 void add_weight_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const Tensor& dy_RD,
-                          const RowRoute& route, const ExpertWeights& experts);
+                          const Tensor& weights_TK, const RowRoute& route, const ExpertWeights& experts);
 
 }  // namespace athanor::ops::device

@@ -21,8 +21,7 @@ struct Experts : torch::autograd::Function<Experts> {
       ctx->saved_data["route"] =
           std::vector<Tensor>{route.groups.offsets, route.groups.ends, route.choice_of_row, route.row_of_choice};
       ctx->saved_data["k"] = route.k;
-      ctx->saved_data["values"] = std::vector<Tensor>{w.gate_LFD.value, w.up_LFD.value, w.down_LDF.value};
-      ctx->saved_data["grads"] = std::vector<Tensor>{w.gate_LFD.grad, w.up_LFD.grad, w.down_LDF.grad};
+      ctx->saved_data["experts"] = c10::IValue::make_capsule(c10::make_intrusive<KeptExperts>(w));
     }
     return combine_rows(rows.y_RD, none, weigh_before_down ? none : weights_TK, route, x_TD.size(0));
   }
@@ -32,13 +31,13 @@ struct Experts : torch::autograd::Function<Experts> {
     const Tensor &x_TD = saved[0], &weights_TK = saved[1];
     const auto parts = ctx->saved_data["route"].toTensorVector();
     const RowRoute route{Groups(parts[0], parts[1]), parts[2], parts[3], ctx->saved_data["k"].toInt()};
-    const auto value = ctx->saved_data["values"].toTensorVector(), grad = ctx->saved_data["grads"].toTensorVector();
-    const ExpertWeights w{{value[0], grad[0]}, {value[1], grad[1]}, {value[2], grad[2]}};
+    const auto kept = ctx->saved_data["experts"].toCapsule();
+    const ExpertWeights& w = static_cast<const KeptExperts&>(*kept).weights;
 
     const Tensor dweights_TK = at::zeros_like(weights_TK);
     const Tensor dy_RD = gather_rows(grads[0].contiguous(), route);  // not weighted yet: dact and act are
     const ExpertRowGradients rows = backward_rows({{}, saved[2], saved[3]}, dy_RD, weights_TK, route, w, dweights_TK);
-    add_weight_gradients(rows, gather_rows(x_TD, route), dy_RD, route, w);
+    add_weight_gradients(rows, gather_rows(x_TD, route), dy_RD, weights_TK, route, w);
     return {input_gradients(rows, route, w, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};
   }
 };
@@ -63,15 +62,18 @@ namespace without_kernels {
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
                int64_t first_local_expert, int64_t num_local_experts) {
   const PortableForm form = [=](const auto& in) {
-    const auto typed = [&](size_t i) { return in[i].to(in[0].scalar_type()); };
-    return portable::experts(in[0], in[1], expert_ids_TK, typed(2), typed(3), typed(4), first_local_expert,
+    std::vector<Tensor> typed;
+    for (size_t i = 2; i < in.size(); ++i) typed.push_back(in[i].to(in[0].scalar_type()));
+    return portable::experts(in[0], in[1], expert_ids_TK, weights.with_values(typed), first_local_expert,
                              num_local_experts);
   };
-  const std::vector<Weight> all = {weights.gate_LFD, weights.up_LFD, weights.down_LDF};
+  const std::vector<Weight> all = weights.all();
   if (at::GradMode::is_enabled() && weights.gate_LFD.grad.defined())
     return PortableOp::apply(at::TensorList({x_TD, weights_TK}), all, form);
   const at::NoGradGuard no_grad;
-  return form({x_TD, weights_TK, all[0].value, all[1].value, all[2].value});
+  std::vector<Tensor> in = {x_TD, weights_TK};
+  for (const Weight& weight : all) in.push_back(weight.value);
+  return form(in);
 }
 
 }  // namespace without_kernels

@@ -175,7 +175,7 @@ AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num
   // The kernels have one for each index of a grid's second or third dimension.
   constexpr int64_t kMostDocuments = 65535;
   constexpr int64_t kLargestFlashHead = 256;
-  if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments || options.soft_cap > 0)
+  if (!has_whole_rows(dtype, head_dim) || num_documents > kMostDocuments || options.needs_steps())
     return AttentionForm::kSpans;
   const bool takes_flash = dtype == at::kBFloat16 && head_dim <= kLargestFlashHead;
   if (takes_flash && runs(AttentionForm::kFlash)) return AttentionForm::kFlash;

@@ -15,7 +15,7 @@ enum class AttentionForm {
 
 /// Returns the first form that takes these arguments.
 /// @param num_documents  of the tables, with the empty ones.
-/// @param options  the memory-efficient kernel is given no window, and no kernel has a soft cap.
+/// @param options  the memory-efficient kernel is given no window, and no kernel has a soft cap or sinks.
 /// @param runs  tells if the device has the kernel of a form; it is asked only about forms that take the arguments.
 AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num_documents,
                              const AttentionOptions& options, const std::function<bool(AttentionForm)>& runs);

@@ -28,12 +28,14 @@ inline Tracked blocked_matmul(const Tracked& a, const Tracked& b, at::ScalarType
 
 struct AttentionReference {
   Tracked y, dq, dk, dv;
+  Tracked dsinks;  // [heads], if there are sinks
 };
 
 // The parts of the forward pass that gradients need too; y is [B, H, T, D].
 struct AttentionForward {
   Tracked q, k, v, mask, logits, peak, total, y;
   Tracked slope;  // the derivative of the logits by the products of q and k
+  Tracked sinks;  // [B, H, T, 1], if there are sinks
 };
 
 constexpr int64_t kExpUlps = 20;  // error of the library's exponential in these kernels (its name is exp_u20)
@@ -48,11 +50,17 @@ inline AttentionForward attention_forward(const Tensor& in_q, const Tensor& in_k
 
   const Tracked scores = matmul(q, swapped(k, -1, -2)) * scale, logits = soft_cap(scores, cap);
   const Tracked tanh = logits * (cap > 0 ? 1 / cap : 0), slope = (exact(1.0) - tanh * tanh) * scale;
-  const Tracked peak = exact(logits.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true));
-  const Tracked e = exp(logits - peak, kExpUlps) * mask;
-  const Tracked total = sum(e, -1, /*keepdim=*/true);
+  Tensor largest = logits.value.masked_fill(mask.value == 0, -1e300).amax(-1, /*keepdim=*/true);
+  Tracked sinks;
+  if (options.sinks.defined()) {
+    sinks = exact(options.sinks.value.view({-1, 1, 1}).expand(largest.sizes()));
+    largest = at::maximum(largest, sinks.value);
+  }
+  const Tracked peak = exact(largest), e = exp(logits - peak, kExpUlps) * mask;
+  Tracked total = sum(e, -1, /*keepdim=*/true);
+  if (options.sinks.defined()) total = total + exp(sinks - peak, kExpUlps);
   const Tracked y = stored(blocked_matmul(stored(e, dtype), v, at::kFloat) * reciprocal(total), dtype);
-  return {q, k, v, mask, logits, peak, total, y, slope};
+  return {q, k, v, mask, logits, peak, total, y, slope, sinks};
 }
 
 // @param mask  [B, 1, T, T] fp64: 1 where a token (third dim) attends to another (last dim).
@@ -61,10 +69,11 @@ inline AttentionReference attention_reference(const Tensor& in_q, const Tensor& 
                                               const AttentionOptions& options = {}) {
   const at::ScalarType dtype = in_q.scalar_type();
   const int64_t heads = in_q.size(2), kv_heads = in_k.size(2);
-  const auto [q, k, v, mask, logits, peak, total, y, slope] = attention_forward(in_q, in_k, in_v, in_mask, options);
+  const auto [q, k, v, mask, logits, peak, total, y, slope, sinks] =
+      attention_forward(in_q, in_k, in_v, in_mask, options);
   const Tracked dy = heads_first(in_dy, heads);
 
-  const Tracked p = exp(logits - (peak + log(total)), kExpUlps) * mask;
+  const Tracked logsumexp = peak + log(total), p = exp(logits - logsumexp, kExpUlps) * mask;
   const Tracked dv = blocked_matmul(swapped(stored(p, dtype), -1, -2), dy, dtype);
   const Tracked dp = matmul(dy, swapped(v, -1, -2)), row = sum(dy * y, -1, /*keepdim=*/true);
   const Tracked ds = stored(p * (dp - row) * slope, dtype);
@@ -76,7 +85,12 @@ inline AttentionReference attention_reference(const Tensor& in_q, const Tensor& 
     });
     return stored(sum(grouped, 3), dtype);
   };
-  return {swapped(y, 1, 2), swapped(dq, 1, 2), to_kv_heads(dk), to_kv_heads(dv)};
+  Tracked dsinks;
+  if (options.sinks.defined()) {
+    const Tracked terms = exp(sinks - logsumexp, kExpUlps) * row * -1;  // [B, H, T, 1]
+    dsinks = sum(terms.view([&](const Tensor& t) { return t.transpose(0, 1).reshape({heads, -1}); }), 1);
+  }
+  return {swapped(y, 1, 2), swapped(dq, 1, 2), to_kv_heads(dk), to_kv_heads(dv), dsinks};
 }
 
 }  // namespace athanor::ops::test

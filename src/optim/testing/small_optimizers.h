@@ -78,7 +78,7 @@ class Lamb : public Optimizer {
     }
     sums_.add_up(squares);
     for (const BucketEntry* entry : parameters().entries()) {
-      for (int64_t m = 0; m < count_matrices(entry->extent); ++m) {
+      for (int64_t m = 0; m < count_matrices(entry->replication, entry->extent); ++m) {
         const auto norms = square[sums_.first_matrix(*entry) + m];
         const double ratio = norms[0] > 0 && norms[1] > 0 ? std::sqrt(norms[0] / norms[1]) : 1;
         float& mean = values_of(state("trust_ratio"), parameters().first_matrix(*entry) + m, 1)[0];

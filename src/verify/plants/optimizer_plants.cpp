@@ -29,7 +29,7 @@ class LambSums : public Plant {
     num_matrices_ = 0;
     experts_.clear();
     for (const ParameterSpec& spec : make_inventory(state.config.model)) {
-      const int64_t matrices = count_matrices(spec.shape);
+      const int64_t matrices = count_matrices(spec);
       if (matrices > 1) experts_.emplace_back(num_matrices_, matrices);
       num_matrices_ += matrices;
     }

@@ -39,6 +39,13 @@ Tensor geglu(const Tensor& x, const Tensor& gate, const Tensor& up, const Tensor
   return at::linear(gelu_tanh(at::linear(x, gate)) * at::linear(x, up), down);
 }
 
+// OpenAI 2025, gpt-oss.
+Tensor clamped_swiglu(const Tensor& gate, const Tensor& up, const GatedUnit& unit) {
+  const Tensor g = at::minimum(gate, at::scalar_tensor(unit.limit, at::kDouble)),
+               u = at::where(up.abs() > unit.limit, unit.limit * at::sign(up), up);
+  return g * at::sigmoid(unit.slope * g) * (u + unit.offset);
+}
+
 // Gemma Team 2024, §2.
 Tensor soft_cap(const Tensor& logits, double cap) { return cap > 0 ? cap * at::tanh(logits / cap) : logits; }
 
@@ -245,6 +252,14 @@ class Decoder {
     return rotate(y, sight.position_BT, a.scales_rotation ? rotation_ : unscaled_rotation_);
   }
 
+  // Those of the keys; a sink takes a share of each token's, too (gpt-oss).
+  Tensor attention_weights(const AttentionSpec& a, const Tensor& logits_BHTT) const {
+    if (a.sinks.empty()) return at::softmax(logits_BHTT, -1);
+    const Tensor sink_BHT1 = weight(a.sinks).view({1, -1, 1, 1}).expand_as(logits_BHTT.narrow(3, 0, 1));
+    const Tensor with_sink = at::softmax(at::cat({sink_BHT1, logits_BHTT}, -1), -1);
+    return with_sink.narrow(3, 1, logits_BHTT.size(3));
+  }
+
   Tensor attention(const AttentionSpec& a, const Tensor& x, const Sight& sight) const {
     const int64_t batch = x.size(0), length = x.size(1);
     const auto by_head = [&](const Tensor& y) {  // [B, heads, T, head_dim], key heads repeated for their queries
@@ -262,7 +277,7 @@ class Decoder {
       hidden_BTT = hidden_BTT.logical_or(far.unsqueeze(0));
     }
     const Tensor seen = scores.masked_fill(hidden_BTT.unsqueeze(1), -std::numeric_limits<double>::infinity());
-    const Tensor attended = at::matmul(at::softmax(seen, -1), v).transpose(1, 2).reshape({batch, length, -1});
+    const Tensor attended = at::matmul(attention_weights(a, seen), v).transpose(1, 2).reshape({batch, length, -1});
     return linear(attended, a.out);
   }
 
@@ -273,15 +288,21 @@ class Decoder {
     return gated(x, weight(f.gate->weight()), weight(f.up.weight()), weight(f.down.weight()));
   }
 
+  Tensor expert(const SparseSpec& s, int64_t e, const Tensor& x) const {
+    if (s.down_bias.empty()) return swiglu(x, weight(s.gate)[e], weight(s.up)[e], weight(s.down)[e]);
+    const Tensor gate = at::linear(x, weight(s.gate)[e]) + weight(s.gate_bias)[e],
+                 up = at::linear(x, weight(s.up)[e]) + weight(s.up_bias)[e];
+    return at::linear(clamped_swiglu(gate, up, s.unit), weight(s.down)[e]) + weight(s.down_bias)[e];
+  }
+
   Tensor sparse(const SparseSpec& s, const Tensor& x, const RoutedTokens& tokens, std::vector<Routed>& routers) const {
     const auto row = static_cast<int64_t>(routers.size());
     const Tensor bias = memory_.bias.defined() ? memory_.bias[row] : Tensor();
     const Tensor x_TD = x.reshape({-1, s.width});
     routers.push_back(route(config_, linear(x_TD, s.router), bias, tokens));
-    const Tensor &gate = weight(s.gate), &up = weight(s.up), &down = weight(s.down);
     Tensor y_TD = at::zeros_like(x_TD);
     for (int64_t e = 0; e < s.experts; ++e)
-      y_TD = y_TD + routers.back().weights_TE.narrow(1, e, 1) * swiglu(x_TD, gate[e], up[e], down[e]);
+      y_TD = y_TD + routers.back().weights_TE.narrow(1, e, 1) * expert(s, e, x_TD);
     if (s.shared) {
       const Tensor shared = dense(*s.shared, x_TD);
       y_TD = y_TD + (s.shared_gate ? at::sigmoid(linear(x_TD, *s.shared_gate)) * shared : shared);
