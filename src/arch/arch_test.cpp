@@ -49,6 +49,13 @@ INSTANTIATE_TEST_SUITE_P(Others, PaperTable,
                                          PaperRow{"auroragpt-80b", 80, 80, 0.5, 0.5},
                                          PaperRow{"qwen3-30b-a3b", 30.5, 3.35, 0.05, 0.05}));
 
+// BaGuaLu, Table 3: "1.160T" to "173.9T".
+TEST(Inventory, ModaModelsHaveTheParametersOfTheirTable) {
+  for (const auto& [name, parameters] :
+       {std::pair{"moda-1.16t", 1.160e12}, {"moda-1.93t", 1.934e12}, {"moda-14.5t", 14.50e12}, {"moda-174t", 173.9e12}})
+    EXPECT_NEAR(static_cast<double>(count_parameters(recipe(name).model)), parameters, 0.001 * parameters) << name;
+}
+
 TEST(Inventory, AuroraGptCountsAsByHand) {
   const int64_t d = 2048, kv = 4 * 128, f = 11008, vocabulary = 256128;
   const int64_t layer = 2 * d * d + 2 * d * kv + 3 * d * f + 2 * d;

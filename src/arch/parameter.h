@@ -79,7 +79,7 @@ struct FileForm {
   /// turned with i + rotated / 2; here i is turned with i + half of the head.
   int64_t rotated = 0;
   bool interleaved = false;  ///< in the file these outputs come last, and i is turned with i + 1
-  bool stacked = false;      ///< of experts: the fused tensor has all of them, as its first dim
+  bool stacked = false;      ///< the fused tensor has all experts, as its first dim
   int64_t row_step = 1;      ///< an output lies this many outputs after the one before it
 };
 

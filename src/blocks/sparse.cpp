@@ -7,9 +7,9 @@ namespace athanor::inline blocks {
 SparseBlock::SparseBlock(const SparseSpec& spec, const ParameterStore& parameters, const moe::RoutingPolicy& policy,
                          const TensorRanks& ranks)
     : ranks_(ranks), num_experts_(spec.experts), combine_(policy.combine),
-      router_(parameters.weight(spec.router.weight())), experts_{parameters.weight(spec.gate),
-                                                                 parameters.weight(spec.up),
-                                                                 parameters.weight(spec.down)} {
+      router_(parameters.weight(spec.router.weight())), experts_{
+                                                            spec.gate.empty() ? Weight{} : parameters.weight(spec.gate),
+                                                            parameters.weight(spec.up), parameters.weight(spec.down)} {
   experts_.unit = spec.unit;
   if (!spec.down_bias.empty()) {
     experts_.gate_bias_LF = parameters.weight(spec.gate_bias);
@@ -37,7 +37,7 @@ Tensor SparseBlock::shared_experts(const Tensor& whole_TD, const Tensor& x_TD) c
 }
 
 void SparseBlock::set_dispatch(std::shared_ptr<moe::Dispatch> dispatch) {
-  const int64_t local = experts_.gate_LFD.value.size(0), ranks = dispatch ? dispatch->group().size() : 1;
+  const int64_t local = experts_.num_experts(), ranks = dispatch ? dispatch->group().size() : 1;
   ATHANOR_ASSERT(local * ranks == num_experts_);
   dispatch_ = std::move(dispatch);
 }

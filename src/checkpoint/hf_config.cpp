@@ -228,6 +228,7 @@ std::string nearest_family(const std::string& type, const Json& json) {
   std::vector<std::string> least;
   size_t longest = 0;
   for (const Family& family : families()) {
+    if (family.architecture.empty()) continue;
     size_t same = 0;
     while (same < type.size() && same < family.name.size() && type[same] == family.name[same]) ++same;
     if (same < 3) same = 0;
@@ -243,8 +244,9 @@ std::string nearest_family(const std::string& type, const Json& json) {
 const Family& read_family(const Json& json, const std::string& where, std::vector<std::string>& problems) {
   const auto type = json_string(json, "model_type", where);
   const Family* found = find_family(type);
-  ATHANOR_CHECK_CHECKPOINT(found, "{}: model_type \"{}\" is not supported; expected {}; {}", where, type,
-                           expected_families(), nearest_family(type, json));
+  ATHANOR_CHECK_CHECKPOINT(found && !found->architecture.empty(),
+                           "{}: model_type \"{}\" is not supported; expected {}; {}", where, type,
+                           expected_families(/*with_class=*/true), nearest_family(type, json));
   const auto architectures = json.find("architectures");
   if (architectures != json.end() && !architectures->is_null() && *architectures != Json{found->architecture}) {
     problems.push_back(

@@ -459,7 +459,7 @@ TEST(HfConfig, ImpossibleAndAbsurdSizesAreRefused) {
   EXPECT_SAYS(refusal(olmoe(), {{"num_attention_heads", 7}}), "num_attention_heads (7) must divide");
   EXPECT_SAYS(refusal(olmoe(), {{"num_experts_per_tok", 65}}), "num_experts_per_tok (65)");
   EXPECT_SAYS(refusal(olmoe(), {{"num_hidden_layers", 2000000000}}), "from 1 to 65536");
-  EXPECT_SAYS(refusal(olmoe(), {{"num_experts", 2000000000}}), "from 0 to 65536");
+  EXPECT_SAYS(refusal(olmoe(), {{"num_experts", 2000000000}}), "from 0 to 131072");
   // without walking the layers
   EXPECT_SAYS(refusal(qwen3_moe(), {{"num_hidden_layers", 2000000000}}), "from 1 to 65536");
   EXPECT_SAYS(refusal(qwen3_moe(), {{"mlp_only_layers", std::vector<int>(50, 0)}}), "has 50 entries for 48 layers");

@@ -212,6 +212,8 @@ void write_index(const fs::path& folder, const WeightFiles& files) {
 }
 
 void refuse_beyond_family(const HfConfig& config) {
+  ATHANOR_CHECK_CHECKPOINT(!family_of(config.model).architecture.empty(),
+                           "cannot export: transformers has no class for family {}", config.model.family);
   auto beyond = beyond_family(config.model);
   if (any_nonzero(config.router_bias) && family_of(config.model).names.router_bias.empty())
     beyond.push_back("a router bias (moe.bias_update_rate)");

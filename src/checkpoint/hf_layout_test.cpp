@@ -65,5 +65,29 @@ TEST(HfParts, TurnedDimsOfAHeadComeFirstInFilesAndLieInBothHalvesHere) {
   EXPECT_EQ(place, (std::vector<int64_t>{0, 1, 4, 5, 2, 3, 6, 7}));
 }
 
+// Two experts of three inputs and four outputs, every second column of a tensor that is [experts, inputs, 8].
+TEST(HfParts, StackedExpertsLieInTurnsWithOthersInTheColumnsOfATensor) {
+  const FileForm form{
+      .fused = "experts.gate_up_proj", .first_row = 1, .rows = 8, .transposed = true, .stacked = true, .row_step = 2};
+  const ParameterSpec up{.name = "experts.up_proj.weight",
+                         .shape = {2, 4, 3},
+                         .role = Role::kExpertUp,
+                         .layer = 0,
+                         .sharded = {.tensor = 1, .expert = 0},
+                         .form = form};
+  const auto parts = hf_parts(up);
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(parts[1].shape, (Shape{2, 3, 8}));
+  EXPECT_EQ(parts[1].first, 4 * 3);
+  EXPECT_EQ(place(parts[1], 2, 1), 1 * 3 * 8 + 1 * 8 + (1 + 2 * 2));
+  ParameterSpec bias = up;
+  bias.shape = {2, 4};
+  bias.form.transposed = false;
+  const HfPart of_bias = hf_parts(bias).at(1);
+  EXPECT_EQ(of_bias.shape, (Shape{2, 8}));
+  EXPECT_EQ(place(of_bias, 3, 0), 8 + 1 + 2 * 3);
+  EXPECT_TRUE(hf_stacked_parts(up).empty()) << "this is the form in which it is written";
+}
+
 }  // namespace
 }  // namespace athanor::hf_layout_test

@@ -70,7 +70,9 @@ struct CheckpointConfig {
     f.field("keep_every", keep_every, "full checkpoints of steps that are multiples of this are never removed; 0: none",
             at_least(0));
     f.field("model_interval", model_interval,
-            "steps between model-only checkpoints, all kept, which transformers loads; 0 turns them off", at_least(0));
+            "steps between model-only checkpoints, all kept, which transformers loads; 0, the default of a family that "
+            "transformers has no class of, turns them off",
+            at_least(0));
     f.field("model_dtype", model_dtype, "type of model-only checkpoints", one_type_of({"bfloat16", "float32"}));
     f.field("resume", resume,
             "auto: the newest checkpoint that verifies, or the newest model-only one if there is no full one; never: "

@@ -82,6 +82,14 @@ void check_stage(const std::string& where, const RunConfig& config, Findings& fo
 // before step 1, not at step 1,000.
 void check_exportable(const RunConfig& config, Findings& found) {
   if (config.checkpoint.model_interval == 0) return;
+  if (family_of(config.model).architecture.empty()) {
+    found.require(
+        false,
+        "model.family ({}): transformers has no class for it, so no model-only checkpoint can be written; set "
+        "checkpoint.model_interval to 0",
+        config.model.family);
+    return;
+  }
   auto beyond = beyond_family(config.model);
   if (config.moe.bias_update_rate > 0 && family_of(config.model).names.router_bias.empty()) {
     beyond.push_back(fmt::format("moe.bias_update_rate ({})", config.moe.bias_update_rate));

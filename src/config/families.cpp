@@ -425,6 +425,20 @@ Family gpt2() {
   return f;
 }
 
+// Lin et al. 2021, as BaGuaLu (Ma et al. 2022, §5.1) trains it: the blocks of GPT-2, with experts of two matrices.
+// Without its images.
+Family m6() {
+  Family f = gpt2();
+  f.name = "m6";
+  f.architecture = "";
+  f.names.fused_qkv = "";
+  f.transposed = f.scales_by_layer = false;
+  f.sparse = true;
+  f.defaults.num_experts = 240;
+  f.defaults.num_experts_per_tok = 1;
+  return f;
+}
+
 }  // namespace
 
 std::vector<std::string> activation_names(FeedForwardKind kind) {
@@ -435,10 +449,10 @@ std::vector<std::string> activation_names(FeedForwardKind kind) {
 }
 
 const std::vector<Family>& families() {
-  static const std::vector<Family> all = {olmo(),    olmo2(),       olmo3(),       olmoe(),       llama(),
-                                          qwen2(),   qwen2_moe(),   qwen3(),       qwen3_moe(),   mistral(),
-                                          mixtral(), starcoder2(),  gpt2(),        gpt_neox(),    phi3(),
-                                          gemma2(),  gemma3_text(), deepseek_v2(), deepseek_v3(), gpt_oss()};
+  static const std::vector<Family> all = {
+      olmo(),  olmo2(),     olmo3(),       olmoe(),       llama(),       qwen2(),   qwen2_moe(),
+      qwen3(), qwen3_moe(), mistral(),     mixtral(),     starcoder2(),  gpt2(),    gpt_neox(),
+      phi3(),  gemma2(),    gemma3_text(), deepseek_v2(), deepseek_v3(), gpt_oss(), m6()};
   return all;
 }
 
@@ -454,7 +468,12 @@ const Family* find_family(const std::string& name) {
   return found == all.end() ? nullptr : &*found;
 }
 
-std::string expected_families() { return "one of " + join(family_names()); }
+std::string expected_families(bool with_class) {
+  std::vector<std::string> names;
+  for (const Family& family : families())
+    if (!with_class || !family.architecture.empty()) names.push_back(family.name);
+  return "one of " + join(names);
+}
 
 const Family& family_of(const ModelConfig& model) {
   const Family* family = find_family(model.family);

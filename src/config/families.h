@@ -84,7 +84,7 @@ struct FamilyNames {
 
 struct Family {
   std::string name;          ///< model.family, and model_type in `transformers`
-  std::string architecture;  ///< its class in `transformers`
+  std::string architecture;  ///< its class in `transformers`; "": it has none, and there are no folders of its models
   FamilyNames names = {};
   NormKind norm = NormKind::kRms;
   double fixed_norm_eps = 0;  ///< epsilon of all norms; 0: that of the model (rms_norm_eps)
@@ -159,8 +159,8 @@ const Family* find_family(const std::string& name);
 /// Returns the family of a model. @throws ConfigError if no family has the name model.family.
 const Family& family_of(const ModelConfig& model);
 
-/// Returns "one of olmo, olmoe, ...", for messages.
-std::string expected_families();
+/// Returns "one of olmo, olmoe, ...", for messages; of all families, or of those that have a class in `transformers`.
+std::string expected_families(bool with_class = false);
 
 /// Returns the features of routers that only some sparse models have and this one has: "model.num_shared_experts (1)",
 /// ...

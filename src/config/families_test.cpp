@@ -25,7 +25,7 @@ std::string contradictions(const std::vector<std::string>& overrides) {
 TEST(Families, AnUnknownOneIsRefusedWithTheListOfKnownOnes) {
   EXPECT_REFUSED(
       "one of olmo, olmo2, olmo3, olmoe, llama, qwen2, qwen2_moe, qwen3, qwen3_moe, mistral, mixtral, starcoder2, "
-      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, deepseek_v3, gpt_oss, got "
+      "gpt2, gpt_neox, phi3, gemma2, gemma3_text, deepseek_v2, deepseek_v3, gpt_oss, m6, got "
       "'mamba'",
       {"model.family=mamba"});
 }
@@ -42,7 +42,7 @@ TEST(Families, EveryRowsDefaultsAreAModel) {
 TEST(Families, WhatAFamilyDoesNotHaveIsRefusedByName) {
   EXPECT_REFUSED(
       "model.num_experts (4): family llama is dense; set it to 0, or model.family to olmoe, qwen2_moe, qwen3_moe, "
-      "mixtral, deepseek_v2, deepseek_v3, gpt_oss",
+      "mixtral, deepseek_v2, deepseek_v3, gpt_oss, m6",
       {"model.family=llama", "model.num_experts=4"});
   EXPECT_REFUSED("model.head_dim (64): in family olmo it is", {"model.family=olmo", "model.head_dim=64"});
   EXPECT_REFUSED("model.clip_qkv (8) is for olmo, olmoe alone", {"model.family=llama", "model.clip_qkv=8"});

@@ -29,6 +29,16 @@ void expert_activation_backward(const T* gate, const T* up, T* dact, T* dup, T* 
                                 const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end,
                                 int64_t width, const GatedUnit& unit = {});
 
+/// As expert_activation, with gelu(up) in the approximation with tanh: between two matrices, of an expert without a
+/// gate.
+template <class T>
+void expert_gelu(const T* up, const float* weights, const int64_t* choice_of_row, T* act, int64_t begin, int64_t end,
+                 int64_t width);
+/// As expert_activation_backward. @param dact  dup replaces it in place.
+template <class T>
+void expert_gelu_backward(const T* up, T* dact, T* act, const float* weights, const int64_t* choice_of_row,
+                          float* dweights, int64_t begin, int64_t end, int64_t width);
+
 /// The biases of a product of each expert.
 template <class T>
 struct ExpertBias {

@@ -130,29 +130,29 @@ void LayerMemory::attention_backward(MemoryPeak& t) {
 
 // ---- feed-forward
 
-void LayerMemory::gelu_forward(MemoryPeak& t, bool keep) {
-  t.take(s_.of(s_.ffn));
-  t.pulse(product(s_.tokens, s_.ffn, s_.hidden));
-  if (s_.biases) t.pulse(s_.of(s_.ffn));
-  t.take(s_.of(s_.ffn));
+void LayerMemory::gelu_forward(MemoryPeak& t, double ffn, bool keep) {
+  t.take(s_.of(ffn));
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
+  if (s_.biases && !sparse_) t.pulse(s_.of(ffn));
+  t.take(s_.of(ffn));
   t.take(s_.stream());
-  t.pulse(product(s_.tokens, s_.hidden, s_.ffn));
-  if (!keep) t.give(s_.of(2 * s_.ffn));
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
+  if (!keep) t.give(s_.of(2 * ffn));
 }
 
-void LayerMemory::gelu_backward(MemoryPeak& t) {
-  if (s_.biases) affine_backward(t, s_.own_tokens, s_.hidden, false);
-  t.pulse(sum(s_.hidden, s_.ffn, s_.tokens));
-  t.take(s_.of(s_.ffn));
-  t.pulse(product(s_.tokens, s_.ffn, s_.hidden));
-  t.give(s_.of(s_.ffn));  // the activation
-  let_go_of_gathered(t);
-  t.swap(s_.of(s_.ffn), s_.of(2 * s_.ffn));  // the gradients of what the activation returned and read
-  if (s_.biases) affine_backward(t, s_.tokens, s_.ffn, false);
-  t.pulse(sum(s_.ffn, s_.hidden, s_.tokens));
+void LayerMemory::gelu_backward(MemoryPeak& t, double ffn) {
+  if (s_.biases && !sparse_) affine_backward(t, s_.own_tokens, s_.hidden, false);
+  t.pulse(sum(s_.hidden, ffn, s_.tokens));
+  t.take(s_.of(ffn));
+  t.pulse(product(s_.tokens, ffn, s_.hidden));
+  t.give(s_.of(ffn));  // the activation
+  if (!sparse_) let_go_of_gathered(t);
+  t.swap(s_.of(ffn), s_.of(2 * ffn));  // the gradients of what the activation returned and read
+  if (s_.biases && !sparse_) affine_backward(t, s_.tokens, ffn, false);
+  t.pulse(sum(ffn, s_.hidden, s_.tokens));
   t.take(s_.stream());
-  t.pulse(product(s_.tokens, s_.hidden, s_.ffn));
-  t.give(s_.of(s_.ffn));
+  t.pulse(product(s_.tokens, s_.hidden, ffn));
+  t.give(s_.of(ffn));
 }
 
 void LayerMemory::swiglu_forward(MemoryPeak& t, double ffn, bool keep) {
@@ -177,6 +177,14 @@ void LayerMemory::swiglu_backward(MemoryPeak& t, double ffn) {
   t.pulse(sum(ffn, s_.hidden, s_.tokens));
   t.pulse(s_.stream() + product(s_.tokens, s_.hidden, ffn));
   t.give(s_.of(ffn));
+}
+
+void LayerMemory::dense_forward(MemoryPeak& t, double ffn, bool keep) {
+  s_.gated ? swiglu_forward(t, ffn, keep) : gelu_forward(t, ffn, keep);
+}
+
+void LayerMemory::dense_backward(MemoryPeak& t, double ffn) {
+  s_.gated ? swiglu_backward(t, ffn) : gelu_backward(t, ffn);
 }
 
 void LayerMemory::route_forward(MemoryPeak& t, bool keep, bool decides) {
@@ -207,29 +215,33 @@ double LayerMemory::hop() const {
   return 8 * s_.tokens * (s_.expert_ranks + std::min(s_.expert_ranks, s_.choices));
 }
 
+// What forward keeps of gate and up, or of up alone; and backward's gradients of these, with the activation.
+double LayerMemory::kept_rows() const { return s_.expert_inputs() * s_.rows * s_.width * s_.expert_ffn; }
+double LayerMemory::gradient_rows() const { return (s_.expert_inputs() + 1) * s_.rows * s_.width * s_.expert_ffn; }
+
 void LayerMemory::experts_forward(MemoryPeak& t, bool keep) {
   const double route = this->route(), rows = s_.rows * s_.width;
   const double rows_of_expert = s_.rows / s_.local;
-  t.take(route + rows * s_.hidden + 2 * rows * s_.expert_ffn);
-  t.pulse(product(rows_of_expert, s_.expert_ffn, s_.hidden, 1, 2 * s_.local));
+  t.take(route + rows * s_.hidden + kept_rows());
+  t.pulse(product(rows_of_expert, s_.expert_ffn, s_.hidden, 1, s_.expert_inputs() * s_.local));
   t.give(rows * s_.hidden);
   t.take(rows * s_.expert_ffn + rows * s_.hidden);
   t.pulse(product(rows_of_expert, s_.hidden, s_.expert_ffn, 1, s_.local));
   t.give(rows * s_.expert_ffn);
   t.swap(s_.dispatches ? s_.received * s_.hidden * s_.width : s_.stream(), rows * s_.hidden);
-  if (!keep) t.give(route + 2 * rows * s_.expert_ffn);
+  if (!keep) t.give(route + kept_rows());
   if (keep && !s_.dispatches) left_ += route;
 }
 
 void LayerMemory::experts_backward(MemoryPeak& t) {
   const double rows = s_.rows * s_.width, weights = 4 * s_.tokens * s_.choices, each = s_.rows / s_.local;
-  t.take(weights + rows * (s_.hidden + 3 * s_.expert_ffn));
+  t.take(weights + rows * s_.hidden + gradient_rows());
   t.pulse(sum(s_.hidden, s_.expert_ffn, each, s_.local));
   t.take(rows * s_.hidden);
-  t.pulse(product(each, s_.hidden, s_.expert_ffn, 2, s_.local));
-  t.pulse(sum(s_.expert_ffn, s_.hidden, each, 2 * s_.local));
+  t.pulse(product(each, s_.hidden, s_.expert_ffn, s_.expert_inputs(), s_.local));
+  t.pulse(sum(s_.expert_ffn, s_.hidden, each, s_.expert_inputs() * s_.local));
   t.take(s_.stream());
-  t.give(rows * (2 * s_.hidden + 3 * s_.expert_ffn) + 2 * rows * s_.expert_ffn + weights);
+  t.give(2 * rows * s_.hidden + gradient_rows() + kept_rows() + weights);
 }
 
 // The partial sums that come back to this rank's tokens. With allgather a host adds them up on their way; a device gets
@@ -258,15 +270,15 @@ void LayerMemory::dispatch_backward(MemoryPeak& t) {
                own_weights = 4 * s_.tokens * s_.choices;
   t.take(received + s_.stream() + weights);
   t.pulse(sent);
-  t.take(rows * (s_.hidden + 3 * s_.expert_ffn));
-  t.give(2 * rows * s_.expert_ffn);
+  t.take(rows * s_.hidden + gradient_rows());
+  t.give(kept_rows());
   t.take(received);
   t.give(rows * s_.hidden);
   const double back = came_back();
   t.take(back + weights + own_weights);
   const double gathered = rows * s_.hidden * (s_.on_device ? 2 : 1);  // tokens and gradients: there both at once
   t.pulse(gathered + sum(s_.hidden, s_.expert_ffn, s_.rows / s_.local, s_.local));
-  t.give(3 * rows * s_.expert_ffn);
+  t.give(gradient_rows());
   t.give(back + received + weights);
   t.give(2 * received + weights);  // tokens and their gradients, with dweights
   t.give(12 * s_.received * s_.choices + route() + hop());
@@ -274,11 +286,11 @@ void LayerMemory::dispatch_backward(MemoryPeak& t) {
 }
 
 void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
-  if (!sparse_) return s_.gated ? swiglu_forward(t, s_.ffn, keep) : gelu_forward(t, keep);
+  if (!sparse_) return dense_forward(t, s_.ffn, keep);
   route_forward(t, keep, decides);
   s_.dispatches ? dispatch_forward(t, keep) : experts_forward(t, keep);
   if (s_.shared > 0) {
-    swiglu_forward(t, s_.shared, keep);
+    dense_forward(t, s_.shared, keep);
     if (s_.shared_gate) {  // the experts' result and its gate are kept, and there is the scaled one
       const double gate = s_.of(1);
       t.take(gate);
@@ -291,7 +303,7 @@ void LayerMemory::feed_forward(MemoryPeak& t, bool keep, bool decides) {
 }
 
 void LayerMemory::feed_backward(MemoryPeak& t) {
-  if (!sparse_) return s_.gated ? swiglu_backward(t, s_.ffn) : gelu_backward(t);
+  if (!sparse_) return dense_backward(t, s_.ffn);
   if (s_.shared > 0 && s_.shared_gate) {
     const double gate = s_.of(1);
     t.take(s_.stream() + gate);
@@ -299,7 +311,7 @@ void LayerMemory::feed_backward(MemoryPeak& t) {
     t.take(s_.stream());  // the gate's gradient of the input
     t.give(gate);
   }
-  if (s_.shared > 0) swiglu_backward(t, s_.shared);
+  if (s_.shared > 0) dense_backward(t, s_.shared);
   if (s_.shared > 0 && s_.shared_gate) t.give(2 * s_.stream());
   s_.dispatches ? dispatch_backward(t) : experts_backward(t);
   t.take(4 * s_.tokens * s_.choices);  // gradient of the weights

@@ -45,6 +45,7 @@ struct LayerShape {
   double ffn, shared;              ///< feed-forward widths of a dense layer and of the shared experts
   double experts, choices, local;  ///< experts of a layer, experts that a token chooses, experts that this rank holds
   double expert_ffn;
+  double expert_inputs() const { return gated ? 2 : 1; }  ///< matrices of an expert that read tokens
   /// Choices that this rank's experts take. On a device it is the room for them: what experts get is not known to the
   /// host there (rows of padding are included), and with allgather nothing else about them is.
   double rows;
@@ -118,8 +119,10 @@ class LayerMemory {
   void latent_attention_forward(MemoryPeak& t, bool keep);
   void latent_attention_backward(MemoryPeak& t);
   void affine_backward(MemoryPeak& t, double tokens, double columns, bool scales);
-  void gelu_forward(MemoryPeak& t, bool keep);
-  void gelu_backward(MemoryPeak& t);
+  void gelu_forward(MemoryPeak& t, double ffn, bool keep);
+  void gelu_backward(MemoryPeak& t, double ffn);
+  void dense_forward(MemoryPeak& t, double ffn, bool keep);
+  void dense_backward(MemoryPeak& t, double ffn);
   void swiglu_forward(MemoryPeak& t, double ffn, bool keep);
   void swiglu_backward(MemoryPeak& t, double ffn);
   void route_forward(MemoryPeak& t, bool keep, bool decides);
@@ -129,6 +132,8 @@ class LayerMemory {
   void dispatch_forward(MemoryPeak& t, bool keep);
   void dispatch_backward(MemoryPeak& t);
   void feed_forward(MemoryPeak& t, bool keep, bool decides);
+  double kept_rows() const;
+  double gradient_rows() const;
   void feed_backward(MemoryPeak& t);
   void let_go_of_gathered(MemoryPeak& t);
   double kept_keys() const { return s_.repeats_keys() ? s_.q : s_.kv; }  // columns of keys, and of values

@@ -121,13 +121,13 @@ Dispatch::Dispatch(comm::Communicator& group, const DispatchOptions& options) : 
 Tensor Dispatch::experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK,
                          const ops::ExpertWeights& local, CombineWeights combine, const KnownTokens& known,
                          const std::function<void()>& meanwhile) {
-  const bool keep = at::GradMode::is_enabled() && local.gate_LFD.grad.defined();
+  const bool keep = at::GradMode::is_enabled() && local.up_LFD.grad.defined();
   const Tensor x = x_TD.contiguous(), weights = weights_TK.contiguous();
   const DispatchInput input{group_,
                             options_,
                             weights.detach(),
                             expert_ids_TK.contiguous(),
-                            local.gate_LFD.value.size(0),
+                            local.num_experts(),
                             DispatchForm::of(x, options_),
                             known};
   const auto call = c10::make_intrusive<Call>(input, local, combine);

@@ -1,6 +1,7 @@
 #include "moe/dispatch_local.h"
 
 #include <cstring>
+#include <utility>
 #include <vector>
 
 #include "moe/dispatch_form.h"
@@ -49,7 +50,7 @@ void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t
 class OnHost : public LocalExperts {
  public:
   OnHost(const ops::ExpertWeights& experts, int64_t first, CombineWeights combine)
-      : experts_(experts), first_(first), num_(experts.gate_LFD.value.size(0)),
+      : experts_(experts), first_(first), num_(experts.num_experts()),
         weigh_before_down_(combine == CombineWeights::kBeforeDown) {}
 
   Tensor forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) override;
@@ -105,17 +106,18 @@ void OnHost::collect(const Received& received, int64_t chunk, const Pass& pass, 
     all_rows_ = std::move(rows);
     return;
   }
+  const std::pair<Tensor*, const Tensor*> pairs[] = {
+      {&all_rows_.dgate_RF, &rows.dgate_RF}, {&all_rows_.dup_RF, &rows.dup_RF}, {&all_rows_.act_RF, &rows.act_RF}};
   if (chunk == 0) {
     all_route_ = canonical_route(received, rows.act_RF, first_, num_);
     const std::vector<int64_t> shape = {all_route_.num_rows(), rows.act_RF.size(1)};
-    for (Tensor* all : {&all_rows_.dgate_RF, &all_rows_.dup_RF, &all_rows_.act_RF}) {
-      *all = at::zeros(shape, rows.act_RF.options());  // padding stays zero
+    for (const auto& [all, of_chunk] : pairs) {
+      if (of_chunk->defined()) *all = at::zeros(shape, of_chunk->options());  // padding stays zero
     }
   }
   const int64_t* row_of_choice = all_route_.rows() + received.chunk_begin[static_cast<size_t>(chunk)] * all_route_.k;
-  place_rows(rows.dgate_RF, pass.route, row_of_choice, all_rows_.dgate_RF);
-  place_rows(rows.dup_RF, pass.route, row_of_choice, all_rows_.dup_RF);
-  place_rows(rows.act_RF, pass.route, row_of_choice, all_rows_.act_RF);
+  for (const auto& [all, of_chunk] : pairs)
+    if (of_chunk->defined()) place_rows(*of_chunk, pass.route, row_of_choice, *all);
 }
 
 void OnHost::add_weight_gradients(const Received& received, const Tensor& x_ND, const Tensor& dy_ND) {

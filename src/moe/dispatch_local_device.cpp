@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "moe/dispatch_form.h"
@@ -17,7 +18,7 @@ using ops::device::data;
 using ops::device::OnStream;
 using ops::device::RowRoute;
 
-int64_t num_of(const ops::ExpertWeights& experts) { return experts.gate_LFD.value.size(0); }
+int64_t num_of(const ops::ExpertWeights& experts) { return experts.num_experts(); }
 
 // With our kernels.
 class OnDevice : public LocalExperts {
@@ -107,16 +108,17 @@ class OnDevice : public LocalExperts {
       all_rows_ = std::move(rows);
       return;
     }
+    const std::pair<Tensor*, const Tensor*> pairs[] = {
+        {&all_rows_.dgate_RF, &rows.dgate_RF}, {&all_rows_.dup_RF, &rows.dup_RF}, {&all_rows_.act_RF, &rows.act_RF}};
     if (chunk == 0) {
       all_route_ = canonical_route(received);
       const std::vector<int64_t> shape = {all_route_->most_rows(), rows.act_RF.size(1)};
-      for (Tensor* all : {&all_rows_.dgate_RF, &all_rows_.dup_RF, &all_rows_.act_RF})
-        *all = at::zeros(shape, rows.act_RF.options());  // padding stays zero
+      for (const auto& [all, of_chunk] : pairs)
+        if (of_chunk->defined()) *all = at::zeros(shape, of_chunk->options());  // padding stays zero
     }
     const Tensor row_of_choice = received.chunk(all_route_->row_of_choice.view(received.ids_NK.sizes()), chunk);
-    place(rows.dgate_RF, route, row_of_choice, all_rows_.dgate_RF);
-    place(rows.dup_RF, route, row_of_choice, all_rows_.dup_RF);
-    place(rows.act_RF, route, row_of_choice, all_rows_.act_RF);
+    for (const auto& [all, of_chunk] : pairs)
+      if (of_chunk->defined()) place(*of_chunk, route, row_of_choice, *all);
   }
 
   ops::ExpertWeights experts_;

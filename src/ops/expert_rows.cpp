@@ -67,30 +67,37 @@ Tensor weight_of_rows(const Tensor& weights_TK, const ExpertRoute& route, const 
 // Computes silu(gate) · up, or another unit, row by row, times the weight of the row's choice if there are `weights`.
 void activate(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit, const float* weights,
               const ExpertRoute& route, const Tensor& act_RF) {
-  const int64_t width = gate_RF.size(1);
-  with_element(gate_RF, [&](auto* tag) {
+  const int64_t width = up_RF.size(1);
+  with_element(up_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(up_RF);
+    const T *gate = pointer_or_null<T>(gate_RF), *up = pointer<T>(up_RF);
     T* act = pointer<T>(act_RF);
-    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
-      kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width, unit);
+    for_rows(up_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      if (gate)
+        kernels::expert_activation(gate, up, weights, route.choices(), act, begin, end, width, unit);
+      else
+        kernels::expert_gelu(up, weights, route.choices(), act, begin, end, width);
     });
   });
 }
 
-// dact becomes dgate. Returns act · weight, dup and (in dweights) the weights' gradient.
+// dact becomes dgate, or dup where there is no gate. Sets act · weight, dup and (in dweights) the weights' gradient.
 void activate_backward(const ExpertRows& rows, const GatedUnit& unit, const Tensor& dact_RF, const Tensor& weights_TK,
                        const ExpertRoute& route, const Tensor& dup_RF, const Tensor& act_RF,
                        const Tensor& dweights_TK) {
-  const Tensor& gate_RF = rows.gate_RF;
-  const int64_t width = gate_RF.size(1);
-  with_element(gate_RF, [&](auto* tag) {
+  const int64_t width = rows.up_RF.size(1);
+  const float* weights = pointer<float>(weights_TK);
+  float* dweights = pointer<float>(dweights_TK);
+  with_element(rows.up_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    const T *gate = pointer<T>(gate_RF), *up = pointer<T>(rows.up_RF);
-    T *dact = pointer<T>(dact_RF), *dup = pointer<T>(dup_RF), *act = pointer<T>(act_RF);
-    for_rows(gate_RF.size(0), width, [&](int64_t begin, int64_t end) {
-      kernels::expert_activation_backward(gate, up, dact, dup, act, pointer<float>(weights_TK), route.choices(),
-                                          pointer<float>(dweights_TK), begin, end, width, unit);
+    const T *gate = pointer_or_null<T>(rows.gate_RF), *up = pointer<T>(rows.up_RF);
+    T *dact = pointer<T>(dact_RF), *dup = pointer_or_null<T>(dup_RF), *act = pointer<T>(act_RF);
+    for_rows(rows.up_RF.size(0), width, [&](int64_t begin, int64_t end) {
+      if (gate)
+        kernels::expert_activation_backward(gate, up, dact, dup, act, weights, route.choices(), dweights, begin, end,
+                                            width, unit);
+      else
+        kernels::expert_gelu_backward(up, dact, act, weights, route.choices(), dweights, begin, end, width);
     });
   });
 }
@@ -146,17 +153,21 @@ Tensor combine_rows(const Tensor& y_RD, const Tensor& weights_TK, const ExpertRo
 }
 
 ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const ExpertRoute& route, const ExpertWeights& w) {
-  const int64_t rows = route.num_rows(), ffn = w.gate_LFD.value.size(1), hidden = w.gate_LFD.value.size(2);
+  const int64_t rows = route.num_rows(), ffn = w.up_LFD.value.size(1), hidden = w.up_LFD.value.size(2);
   const GroupOffsets groups = route.groups();
-  ExpertRows result{{}, rows_like(x_RD, rows, ffn), rows_like(x_RD, rows, ffn)};
-  grouped_matmul(groups, {{x_RD, w.gate_LFD.value, true, result.gate_RF}, {x_RD, w.up_LFD.value, true, result.up_RF}});
+  ExpertRows result{{}, w.is_gated() ? rows_like(x_RD, rows, ffn) : Tensor(), rows_like(x_RD, rows, ffn)};
+  std::vector<GroupedProduct> products;
+  if (w.is_gated()) products.push_back({x_RD, w.gate_LFD.value, true, result.gate_RF});
+  products.push_back({x_RD, w.up_LFD.value, true, result.up_RF});
+  grouped_matmul(groups, products);
+  products.clear();
   x_RD.reset();
   if (w.has_biases()) {
-    add_bias(result.gate_RF, w.gate_bias_LF, 0, nullptr, route);
+    if (w.is_gated()) add_bias(result.gate_RF, w.gate_bias_LF, 0, nullptr, route);
     add_bias(result.up_RF, w.up_bias_LF, 0, nullptr, route);
   }
-  const Tensor act_RF = rows_like(result.gate_RF, rows, ffn);
-  result.y_RD = rows_like(result.gate_RF, rows, hidden);
+  const Tensor act_RF = rows_like(result.up_RF, rows, ffn);
+  result.y_RD = rows_like(result.up_RF, rows, hidden);
   activate(result.gate_RF, result.up_RF, w.unit, pointer_if(weights_TK), route, act_RF);
   grouped_matmul(groups, {{act_RF, w.down_LDF.value, true, result.y_RD}});
   if (w.has_biases()) add_bias(result.y_RD, w.down_bias_LD, w.first_output, pointer_if(weights_TK), route);
@@ -165,13 +176,14 @@ ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const ExpertRout
 
 ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, const Tensor& weights_TK,
                                  const ExpertRoute& route, const ExpertWeights& w, const Tensor& dweights_TK) {
-  const int64_t num_rows = route.num_rows(), ffn = rows.gate_RF.size(1);
-  const Tensor dact_RF = rows_like(dy_RD, num_rows, ffn), dup_RF = rows_like(dy_RD, num_rows, ffn);
+  const int64_t num_rows = route.num_rows(), ffn = rows.up_RF.size(1);
+  const Tensor dact_RF = rows_like(dy_RD, num_rows, ffn),
+               dup_RF = w.is_gated() ? rows_like(dy_RD, num_rows, ffn) : Tensor();
   const Tensor act_RF = rows_like(dy_RD, num_rows, ffn);
   grouped_matmul(route.groups(), {{dy_RD, w.down_LDF.value, false, dact_RF}});
   activate_backward(rows, w.unit, dact_RF, weights_TK, route, dup_RF, act_RF, dweights_TK);
   if (w.has_biases()) add_bias_to_weights_gradient(dy_RD, route, w, dweights_TK);
-  return {dact_RF, dup_RF, act_RF};
+  return w.is_gated() ? ExpertRowGradients{dact_RF, dup_RF, act_RF} : ExpertRowGradients{{}, dact_RF, act_RF};
 }
 
 // A bias is a matrix of one column, whose input is 1, or the weight of the choice where that is multiplied in.
@@ -187,16 +199,24 @@ void add_down_gradients(const ExpertRowGradients& rows, const Tensor& dy_RD, con
 void add_gate_up_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const ExpertRoute& route,
                            const ExpertWeights& w) {
   const GroupOffsets groups = route.groups();
-  grouped_outer_product(groups, {{rows.dgate_RF, x_RD, w.gate_LFD.grad}, {rows.dup_RF, x_RD, w.up_LFD.grad}});
+  const auto add = [&](const Tensor& input, const Tensor& of_gate, const Tensor& of_up) {
+    std::vector<GroupedOuterProduct> products;
+    if (w.is_gated()) products.push_back({rows.dgate_RF, input, of_gate});
+    products.push_back({rows.dup_RF, input, of_up});
+    grouped_outer_product(groups, products);
+  };
+  add(x_RD, w.gate_LFD.grad, w.up_LFD.grad);
   if (!w.has_biases()) return;
-  const Tensor one = at::ones({x_RD.size(0), 1}, x_RD.options());
-  grouped_outer_product(groups, {{rows.dgate_RF, one, w.gate_bias_LF.grad.unsqueeze(-1)},
-                                 {rows.dup_RF, one, w.up_bias_LF.grad.unsqueeze(-1)}});
+  const auto column = [](const Weight& bias) { return bias.defined() ? bias.grad.unsqueeze(-1) : Tensor(); };
+  add(at::ones({x_RD.size(0), 1}, x_RD.options()), column(w.gate_bias_LF), column(w.up_bias_LF));
 }
 
 void input_gradients(const ExpertRowGradients& rows, const ExpertRoute& route, const ExpertWeights& w,
                      const Tensor& dx_RD) {
-  grouped_matmul(route.groups(), {{rows.dgate_RF, w.gate_LFD.value, false, dx_RD, rows.dup_RF, w.up_LFD.value}});
+  if (w.is_gated())
+    grouped_matmul(route.groups(), {{rows.dgate_RF, w.gate_LFD.value, false, dx_RD, rows.dup_RF, w.up_LFD.value}});
+  else
+    grouped_matmul(route.groups(), {{rows.dup_RF, w.up_LFD.value, false, dx_RD}});
 }
 
 }  // namespace athanor::ops

@@ -43,7 +43,8 @@ Tensor combine_rows(const Tensor& y_RD, const Tensor& weights_TK, const ExpertRo
 
 struct ExpertRows {
   Tensor y_RD;            ///< down(…) of each row
-  Tensor gate_RF, up_RF;  ///< before the activation, with biases; needed by backward
+  Tensor gate_RF, up_RF;  ///< before the activation, with biases; needed by backward. Without a gate the first is
+                          ///< undefined, here and below
 };
 /// Computes the experts' outputs.
 /// @param x_RD  is released as soon as it has been used.

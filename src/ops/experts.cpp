@@ -7,6 +7,7 @@
 
 #include "ops/device.h"
 #include "ops/expert_rows.h"
+#include "ops/gelu.h"
 
 namespace athanor::ops {
 namespace {
@@ -50,17 +51,18 @@ struct Experts : torch::autograd::Function<Experts> {
 }  // namespace
 
 std::vector<Weight> ExpertWeights::all() const {
-  std::vector<Weight> weights = {gate_LFD, up_LFD, down_LDF};
-  if (has_biases()) weights.insert(weights.end(), {gate_bias_LF, up_bias_LF, down_bias_LD});
+  std::vector<Weight> weights;
+  for (const Weight* weight : {&gate_LFD, &up_LFD, &down_LDF, &gate_bias_LF, &up_bias_LF, &down_bias_LD})
+    if (weight->defined()) weights.push_back(*weight);
   return weights;
 }
 
 ExpertWeights ExpertWeights::with_values(const std::vector<Tensor>& values) const {
   ExpertWeights same = *this;
   size_t next = 0;
-  for (Weight* weight : {&same.gate_LFD, &same.up_LFD, &same.down_LDF}) *weight = {values[next++], {}};
-  if (!has_biases()) return same;
-  for (Weight* bias : {&same.gate_bias_LF, &same.up_bias_LF, &same.down_bias_LD}) *bias = {values[next++], {}};
+  for (Weight* weight :
+       {&same.gate_LFD, &same.up_LFD, &same.down_LDF, &same.gate_bias_LF, &same.up_bias_LF, &same.down_bias_LD})
+    if (weight->defined()) *weight = {values[next++], {}};
   return same;
 }
 
@@ -71,7 +73,7 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
   const ExpertRoute route = make_expert_route(x_TD, expert_ids_TK.contiguous(), first_local_expert, num_local_experts);
   const Tensor x = x_TD.contiguous(), gates = weights_TK.contiguous();
   const bool before = combine == CombineWeights::kBeforeDown;
-  if (!at::GradMode::is_enabled() || !weights.gate_LFD.grad.defined()) {
+  if (!at::GradMode::is_enabled() || !weights.up_LFD.grad.defined()) {
     const at::NoGradGuard no_grad;
     return Experts::forward(nullptr, x, gates, route, weights, before);
   }
@@ -102,8 +104,10 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
     // The weight of this expert for each token: zero for tokens that did not choose it.
     const Tensor gate_T = (weights_TK * (expert_ids_TK == first_local_expert + e)).sum(1);
     const auto bias = [&](const Weight& b) { return b.defined() ? std::optional(b.value[e]) : std::nullopt; };
-    const Tensor act = gated_unit(at::linear(x_TD, w.gate_LFD.value[e], bias(w.gate_bias_LF)),
-                                  at::linear(x_TD, w.up_LFD.value[e], bias(w.up_bias_LF)), w.unit);
+    const Tensor up = at::linear(x_TD, w.up_LFD.value[e], bias(w.up_bias_LF));
+    const Tensor act = w.is_gated()
+                           ? gated_unit(at::linear(x_TD, w.gate_LFD.value[e], bias(w.gate_bias_LF)), up, w.unit)
+                           : portable::gelu(up, GeluForm::kTanh);
     const Tensor y_TD = at::linear(act, w.down_LDF.value[e]).to(wide_type(x_TD));
     out = out + gate_T.unsqueeze(1) * (w.has_biases() ? y_TD + down_bias(w, e, y_TD) : y_TD);
   }

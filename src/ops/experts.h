@@ -12,13 +12,16 @@ namespace athanor::ops {
 
 /// Weights of the experts held here. L local experts, F intermediate, D hidden.
 struct ExpertWeights {
-  Weight gate_LFD, up_LFD, down_LDF;
-  Weight gate_bias_LF = {}, up_bias_LF = {}, down_bias_LD = {};  ///< all of them, or none
+  Weight gate_LFD;  ///< undefined for experts of two matrices: down_e(gelu(up_e x[t])), GELU by its form with tanh
+  Weight up_LFD, down_LDF;
+  Weight gate_bias_LF = {}, up_bias_LF = {}, down_bias_LD = {};  ///< one for each matrix, or none
   /// With tensor ranks down_bias_LD has this rank's share of the outputs: D / ranks from this one on.
   int64_t first_output = 0;
   GatedUnit unit = {};  ///< between the products
 
+  bool is_gated() const { return gate_LFD.defined(); }
   bool has_biases() const { return down_bias_LD.defined(); }
+  int64_t num_experts() const { return down_LDF.value.size(0); }
   /// Returns those that there are, in the order above.
   std::vector<Weight> all() const;
   /// Returns the same with these values, in the order of all(), and no gradients.

@@ -22,7 +22,7 @@ def test_every_recipe_is_a_configuration_without_a_fault(athanor):
 def test_there_is_a_tiny_recipe_of_each_family():
     families = {tomllib.loads(path.read_text())["model"]["family"] for path in TINY}
     assert families == {"olmo", "olmo2", "olmo3", "olmoe", "llama", "qwen2", "qwen2_moe", "qwen3", "qwen3_moe", "mistral", "mixtral",
-                        "starcoder2", "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text", "deepseek_v2", "deepseek_v3", "gpt_oss"}
+                        "starcoder2", "gpt2", "gpt_neox", "phi3", "gemma2", "gemma3_text", "deepseek_v2", "deepseek_v3", "gpt_oss", "m6"}
 
 
 @pytest.mark.slow

@@ -318,6 +318,9 @@ def change_family(r, f):
     family = r.choice([f["model.family"], *RELATIVES.get(f["model.family"], [])])
     if family == "mixtral" and f["model.num_experts_per_tok"] == 1:
         return  # its router would learn nothing from the loss
+    if family == "olmoe" and r.random() < 0.2:
+        family = "m6"
+        take_names_of_m6(f)
     if family not in ("olmo", "olmoe"):
         f.pop("model.clip_qkv", None)
     if family == "mixtral":
@@ -379,6 +382,18 @@ def change_family(r, f):
         f["model.rope_scaling.original_max_position_embeddings"] = r.choice([8, 1024])
         for key in ("short_factor", "long_factor"):
             f[f"model.rope_scaling.{key}"] = [r.choice([1.0, 1.25, 6.0]) for _ in range(pairs)]
+
+
+def take_names_of_m6(f):
+    """Leaves out rotary positions, and replaces the names that patterns match."""
+    for key in [key for key in f if key.startswith("model.rope_")]:
+        del f[key]
+    own = {"*layers.0.*o_proj.weight": "*h.0.attn.c_proj.weight", "model.embed_tokens.weight": "transformer.wte.weight", "*layers.0.*": "*h.0.*",
+           "*norm.weight": "*.bias"}
+    if "optimizer.no_weight_decay" in f:
+        f["optimizer.no_weight_decay"] = [own.get(word, word) for word in f["optimizer.no_weight_decay"]]
+    for group in f.get("optimizer.groups", []):
+        group["match"] = [own.get(word, word) for word in group["match"]]
 
 
 def draw_edges(r, f, stages, tensor, data):

@@ -2,16 +2,20 @@
 // transformers.
 //
 //   athanor_parity HF_DIR INPUT OUTPUT [--document-attention EOS_ID] [--steps N --lr LR]
+//   athanor_parity CONFIG.toml INPUT OUTPUT …      a model of a configuration, whose parameters INPUT has as param.NAME
 //
 // The interface is described in tests/interop/test_transformers_parity.py.
 
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
 
 #include "arch/inventory.h"
 #include "checkpoint/hf_import.h"
 #include "checkpoint/safetensors.h"
+#include "config/toml_reader.h"
 #include "parallel/loss_sum.h"
 #include "saves/router_state.h"
 #include "train/microbatch.h"
@@ -64,24 +68,45 @@ void add_parameters(Named& out, const TrainState& state, const std::string& pref
   }
 }
 
+// What a model is made of.
+struct Source {
+  ModelConfig model;
+  double aux_loss_coef = 0;
+  RouterRows router_bias;
+  std::function<void(const std::string& name, int64_t first, std::span<float> out)> read;
+};
+
+Source open_source(const Arguments& given) {
+  if (given.folder.ends_with(".toml")) {
+    const RunConfig config = load_run_config(given.folder);
+    auto file = std::make_shared<SafetensorsFile>(SafetensorsFile::open(given.input));
+    return {config.model, config.moe.router_aux_loss_coef, {}, [file](const auto& name, int64_t first, auto out) {
+              file->read_floats("param." + name, first, out);
+            }};
+  }
+  auto folder = std::make_shared<HfFolder>(HfFolder::open(given.folder));
+  return {folder->model(), folder->config().router_aux_loss_coef, folder->config().router_bias,
+          [folder](const auto& name, int64_t first, auto out) { folder->read(name, first, out); }};
+}
+
 void run(const Arguments& given) {
-  const HfFolder folder = HfFolder::open(given.folder);
+  const Source source = open_source(given);
   const Batch batch = read_batch(given.input);
   RunConfig config;
-  config.model = folder.model();
+  config.model = source.model;
   config.train.dtype = "float32";
   config.train.micro_batch_size = config.train.global_batch_size = batch.num_sequences;
   config.train.loss_chunk_tokens = 17;  // several chunks, the last of another length
   config.moe.aux_scope = "transformers";
-  config.moe.router_aux_loss_coef = folder.config().router_aux_loss_coef;
+  config.moe.router_aux_loss_coef = source.aux_loss_coef;
   config.moe.router_z_loss_coef = 0;
   config.data.attention_scope = given.eos_id >= 0 ? "document" : "instance";
   TrainState state(config, {});
   for (const auto& spec : make_inventory(config.model)) {
     state.model.parameters.fill_master(
-        spec.name, [&](int64_t first, std::span<float> out) { folder.read(spec.name, first, out); });
+        spec.name, [&](int64_t first, std::span<float> out) { source.read(spec.name, first, out); });
   }
-  if (const auto& bias = folder.config().router_bias; !bias.empty()) state.model.set_router_bias(tensor_of(bias));
+  if (const auto& bias = source.router_bias; !bias.empty()) state.model.set_router_bias(tensor_of(bias));
 
   const auto microbatch = split_batch(batch, config, static_cast<uint32_t>(given.eos_id)).at(0);
   Named out = {{"logits", state.model.chunks.front()->logits(microbatch.tokens, microbatch.labels.documents)}};

@@ -20,27 +20,21 @@ ParameterSpec SparseSpec::bias_of(const std::string& bias, int64_t outputs, File
 
 void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   router.append_parameters(all);
-  const int64_t e = experts, f = expert_width, d = width;
-  all.push_back({.name = gate,
-                 .shape = {e, f, d},
-                 .role = Role::kExpertGate,
-                 .layer = layer,
-                 .sharded = {.tensor = 1, .expert = 0},
-                 .form = gate_form});
-  all.push_back({.name = up,
-                 .shape = {e, f, d},
-                 .role = Role::kExpertUp,
-                 .layer = layer,
-                 .sharded = {.tensor = 1, .expert = 0},
-                 .form = up_form});
-  all.push_back({.name = down,
-                 .shape = {e, d, f},
-                 .role = Role::kExpertDown,
-                 .layer = layer,
-                 .sharded = {.tensor = 2, .expert = 0},
-                 .form = down_form});
+  const int64_t f = expert_width, d = width;
+  const auto add = [&](const std::string& matrix, Role role, int64_t rows, int64_t columns, const FileForm& form) {
+    all.push_back({.name = matrix,
+                   .shape = {experts, rows, columns},
+                   .role = role,
+                   .layer = layer,
+                   .sharded = {.tensor = role == Role::kExpertDown ? 2 : 1, .expert = 0},
+                   .deviation = role == Role::kExpertDown ? down_deviation : 1,
+                   .form = form});
+  };
+  if (!gate.empty()) add(gate, Role::kExpertGate, f, d, gate_form);
+  add(up, Role::kExpertUp, f, d, up_form);
+  add(down, Role::kExpertDown, d, f, down_form);
   if (!down_bias.empty()) {
-    all.push_back(bias_of(gate_bias, f, gate_form));
+    if (!gate.empty()) all.push_back(bias_of(gate_bias, f, gate_form));
     all.push_back(bias_of(up_bias, f, up_form));
     all.push_back(bias_of(down_bias, d, down_form));
   }
@@ -49,7 +43,8 @@ void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
 }
 
 double SparseSpec::flops(double tokens) const {
-  const double of_expert = 3 * matmul_flops(tokens, static_cast<double>(expert_width), static_cast<double>(width));
+  const double of_expert =
+      (gate.empty() ? 2 : 3) * matmul_flops(tokens, static_cast<double>(expert_width), static_cast<double>(width));
   return static_cast<double>(choices) * of_expert + (shared ? shared->flops(tokens) : 0) + router.flops(tokens) +
          (shared_gate ? shared_gate->flops(tokens) : 0);
 }
@@ -83,7 +78,8 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   s.experts = m.num_experts, s.choices = m.num_experts_per_tok;
   s.width = m.hidden_size, s.expert_width = m.expert_intermediate_size();
   s.router = {name + "." + names.router, s.experts, s.width, Role::kRouter, layer};
-  s.gate = experts + names.gate + ".weight", s.up = experts + names.up + ".weight";
+  if (has_gate(family.feed_forward)) s.gate = experts + names.gate + ".weight";
+  s.up = experts + names.up + ".weight";
   s.down = experts + names.down + ".weight";
   if (family.expert_biases) {
     s.gate_bias = experts + names.gate + ".bias", s.up_bias = experts + names.up + ".bias";
@@ -92,6 +88,7 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
     s.router.initial_bias = Initial::kNormal;
   }
   if (!names.stacked_down.empty()) stack(s, experts + names.stacked_gate_up, experts + names.stacked_down);
+  s.down_deviation = residual_deviation(m);
   if (family.clamps_swiglu) s.unit = clamped_swiglu(m);
   // Every token passes through the shared experts: together they are one dense layer.
   if (m.num_shared_experts > 0)

@@ -14,8 +14,9 @@ struct SparseSpec {
   int64_t experts = 0, choices = 0;     ///< E, and the K that a token chooses
   int64_t width = 0, expert_width = 0;  ///< D and F
   LinearSpec router;
-  std::string gate, up, down;                 ///< names of the stacked experts' parameters …
+  std::string gate, up, down;  ///< names of the stacked experts' parameters; gate "": of two matrices …
   std::string gate_bias, up_bias, down_bias;  ///< … and of their biases; "": they have none
+  double down_deviation = 1;                  ///< ParameterSpec::deviation of their last matrix
   GatedUnit unit;                             ///< between their products
   FileForm gate_form, up_form, down_form;     ///< their forms in files
   std::optional<FeedForwardSpec> shared;      ///< all shared experts together, as one dense layer

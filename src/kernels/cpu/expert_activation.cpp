@@ -3,30 +3,40 @@
 #include <algorithm>
 
 #include "kernels/gated_unit.h"
+#include "kernels/gelu.h"
 
 namespace athanor::kernels {
 namespace {
 
-template <bool kSwiGlu, class T>
-ATHANOR_INLINE void forward(const T* gate, const T* up, const float* weights, const int64_t* choice_of_row, T* act,
-                            int64_t begin, int64_t end, int64_t width, const GatedUnit& unit) {
+// Writes value(i) of each row's elements, times the weight of its choice; zeros for padding.
+template <class T, class F>
+ATHANOR_INLINE void forward(const float* weights, const int64_t* choice_of_row, T* act, int64_t begin, int64_t end,
+                            int64_t width, F value) {
   for (int64_t r = begin; r < end; ++r) {
-    const int64_t choice = choice_of_row[r];
-    const T* __restrict g = gate + r * width, * __restrict u = up + r * width;
-    T* __restrict a = act + r * width;
-    const auto product = [&](int64_t i) {
-      const GatedTerms<kSwiGlu> of(unit, load(g[i]), load(u[i]));
-      return of.silu * of.factor;
-    };
+    const int64_t choice = choice_of_row[r], at = r * width;
+    T* __restrict a = act + at;
     if (choice < 0) {
       std::fill_n(a, width, T{});
     } else if (!weights) {
-      for (int64_t i = 0; i < width; ++i) store(a[i], product(i));
+#pragma GCC ivdep  // value() reads other rows' tensors
+      for (int64_t i = 0; i < width; ++i) store(a[i], value(at + i));
     } else {
       const float w = weights[choice];
-      for (int64_t i = 0; i < width; ++i) store(a[i], w * product(i));
+#pragma GCC ivdep
+      for (int64_t i = 0; i < width; ++i) store(a[i], w * value(at + i));
     }
   }
+}
+
+template <bool kSwiGlu, class T>
+ATHANOR_INLINE void gated_forward(const T* gate, const T* up, const float* weights, const int64_t* choice_of_row,
+                                  T* act, int64_t begin, int64_t end, int64_t width, const GatedUnit& unit) {
+  const T* __restrict g = gate, * __restrict u = up;
+  forward(
+      weights, choice_of_row, act, begin, end, width, [=](int64_t i) __attribute__((always_inline)) {
+        const GatedTerms<kSwiGlu> of(unit, load(g[i]), load(u[i]));
+        return of.silu * of.factor;
+      });
 }
 
 constexpr int64_t kRun = 256;  // elements at once: a multiple of the lanes
@@ -48,21 +58,32 @@ ATHANOR_INLINE void backward_run(const T* __restrict gate, const T* __restrict u
   }
 }
 
-template <bool kSwiGlu, class T>
-ATHANOR_INLINE void backward(const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
-                             const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end, int64_t width,
-                             const GatedUnit& unit) {
+template <class T>
+ATHANOR_INLINE void gelu_run(const T* __restrict up, T* __restrict dact, T* __restrict act, float weight,
+                             float* __restrict terms, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) {
+    const float x = load(up[i]), d = load(dact[i]), a = gelu_of<GeluForm::kTanh>(x);
+    store(act[i], weight * a);
+    store(dact[i], weight * d * gelu_slope<GeluForm::kTanh>(x));
+    terms[i] = a * d;
+  }
+}
+
+// Calls run(first element, elements, weight, terms) for runs of each row, and clear(row) for padding.
+template <class Run, class Clear>
+ATHANOR_INLINE void backward(const float* weights, const int64_t* choice_of_row, float* dweights, int64_t begin,
+                             int64_t end, int64_t width, Run run, Clear clear) {
   alignas(64) float terms[kRun];
   for (int64_t r = begin; r < end; ++r) {
     const int64_t choice = choice_of_row[r];
     if (choice < 0) {
-      for (T* row : {dact, dup, act}) std::fill_n(row + r * width, width, T{});
+      clear(r);
       continue;
     }
     float lanes[kLanes] = {};
     for (int64_t first = 0; first < width; first += kRun) {
       const int64_t n = std::min(kRun, width - first), at = r * width + first;
-      backward_run<kSwiGlu>(gate + at, up + at, dact + at, dup + at, act + at, weights[choice], terms, n, unit);
+      run(at, n, weights[choice], terms);
       int64_t i = 0;
       for (; i + kLanes <= n; i += kLanes) {
         for (int l = 0; l < kLanes; ++l) lanes[l] += terms[i + l];
@@ -71,6 +92,20 @@ ATHANOR_INLINE void backward(const T* gate, const T* up, T* dact, T* dup, T* act
     }
     dweights[choice] = sum_lanes(lanes);
   }
+}
+
+template <bool kSwiGlu, class T>
+ATHANOR_INLINE void gated_backward(const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights,
+                                   const int64_t* choice_of_row, float* dweights, int64_t begin, int64_t end,
+                                   int64_t width, const GatedUnit& unit) {
+  backward(
+      weights, choice_of_row, dweights, begin, end, width,
+      [=](int64_t at, int64_t n, float weight, float* terms) __attribute__((always_inline)) {
+        backward_run<kSwiGlu>(gate + at, up + at, dact + at, dup + at, act + at, weight, terms, n, unit);
+      },
+      [=](int64_t row) {
+        for (T* rows : {dact, dup, act}) std::fill_n(rows + row * width, width, T{});
+      });
 }
 
 template <class T>
@@ -111,18 +146,37 @@ int64_t ExpertBias<T>::expert_of(int64_t row) const {
                                              const int64_t* choice_of_row, T* act, int64_t begin, int64_t end,        \
                                              int64_t width, const GatedUnit& unit) {                                  \
     if (unit.is_swiglu())                                                                                             \
-      forward<true>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                                  \
+      gated_forward<true>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                            \
     else                                                                                                              \
-      forward<false>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                                 \
+      gated_forward<false>(gate, up, weights, choice_of_row, act, begin, end, width, unit);                           \
   }                                                                                                                   \
   template <>                                                                                                         \
   ATHANOR_EACH_ISA void expert_activation_backward<T>(                                                                \
       const T* gate, const T* up, T* dact, T* dup, T* act, const float* weights, const int64_t* choice_of_row,        \
       float* dweights, int64_t begin, int64_t end, int64_t width, const GatedUnit& unit) {                            \
     if (unit.is_swiglu())                                                                                             \
-      backward<true>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);            \
+      gated_backward<true>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);      \
     else                                                                                                              \
-      backward<false>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);           \
+      gated_backward<false>(gate, up, dact, dup, act, weights, choice_of_row, dweights, begin, end, width, unit);     \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void expert_gelu<T>(const T* up, const float* weights, const int64_t* choice_of_row, T* act,       \
+                                       int64_t begin, int64_t end, int64_t width) {                                   \
+    forward(                                                                                                          \
+        weights, choice_of_row, act, begin, end,                                                                      \
+        width, [=](int64_t i) __attribute__((always_inline)) { return gelu_of<GeluForm::kTanh>(load(up[i])); });      \
+  }                                                                                                                   \
+  template <>                                                                                                         \
+  ATHANOR_EACH_ISA void expert_gelu_backward<T>(const T* up, T* dact, T* act, const float* weights,                   \
+                                                const int64_t* choice_of_row, float* dweights, int64_t begin,         \
+                                                int64_t end, int64_t width) {                                         \
+    backward(                                                                                                         \
+        weights, choice_of_row, dweights, begin, end, width,                                                          \
+        [=](int64_t at, int64_t n, float weight, float* terms)                                                        \
+            __attribute__((always_inline)) { gelu_run(up + at, dact + at, act + at, weight, terms, n); },             \
+        [=](int64_t row) {                                                                                            \
+          for (T * rows : {dact, act}) std::fill_n(rows + row * width, width, T{});                                   \
+        });                                                                                                           \
   }                                                                                                                   \
   template <>                                                                                                         \
   ATHANOR_EACH_ISA void add_expert_bias<T>(const ExpertBias<T>& bias, const float* weights,                           \

@@ -5,6 +5,7 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/pack.h"
 #include "kernels/gated_unit.h"
+#include "kernels/gelu.h"
 
 namespace athanor::kernels::cuda {
 namespace {
@@ -74,6 +75,56 @@ void backward_packs(const Stream& stream, const T* gate, const T* up, T* dact, T
   });
 }
 
+template <class T, int N>
+void gelu_packs(const Stream& stream, const T* up, const float* weights, const ExpertRows& rows, T* act,
+                int64_t width) {
+  const int64_t packs = width / N;
+  for_each_index(stream, "expert_gelu", rows.most_rows * packs, [=] ATHANOR_BODY(int64_t i) {
+    if (i / packs >= *rows.num_rows) return;
+    const int64_t choice = rows.choice_of_row[i / packs];
+    Pack<T, N> result{};
+    if (choice >= 0) {
+      const Pack<T, N> u = load_pack<N>(up + i * N);
+      for (int l = 0; l < N; ++l) {
+        const float value = gelu_of<GeluForm::kTanh>(load(u.at[l]));
+        store(result.at[l], weights ? weights[choice] * value : value);
+      }
+    }
+    store_pack(act + i * N, result);
+  });
+}
+
+template <class T, int N>
+void gelu_backward_packs(const Stream& stream, const T* up, T* dact, T* act, const float* weights,
+                         const ExpertRows& rows, float* dweights, int64_t width) {
+  for_each_team<kWarp>(stream, "expert_gelu_backward", rows.most_rows, [=] ATHANOR_BODY(const Team<kWarp>& team) {
+    if (team.index() >= *rows.num_rows) return;
+    const int64_t begin = team.index() * width, end = begin + width, choice = rows.choice_of_row[team.index()];
+    const float weight = choice < 0 ? 0.0f : weights[choice];
+    const float dot = team.sum<float>([=](int thread) {
+      float sum = 0;
+      for (int64_t i = begin + thread * N; i < end; i += kWarp * N) {
+        Pack<T, N> acts{}, dups{};
+        if (choice >= 0) {
+          const Pack<T, N> ups = load_pack<N>(up + i), dacts = load_pack<N>(dact + i);
+          for (int l = 0; l < N; ++l) {
+            const float x = load(ups.at[l]), d = load(dacts.at[l]), a = gelu_of<GeluForm::kTanh>(x);
+            store(acts.at[l], weight * a);
+            store(dups.at[l], weight * d * gelu_slope<GeluForm::kTanh>(x));
+            sum += a * d;
+          }
+        }
+        store_pack(act + i, acts);
+        store_pack(dact + i, dups);
+      }
+      return sum;
+    });
+    team.each([=](int thread) {
+      if (thread == 0 && choice >= 0) dweights[choice] = dot;
+    });
+  });
+}
+
 // Calls f<SwiGLU, elements of a pack>(…).
 template <class T, class F>
 void with_unit(const GatedUnit& unit, bool packs, F f) {
@@ -109,11 +160,32 @@ void expert_activation_backward(const Stream& stream, const T* gate, const T* up
   });
 }
 
+template <class T>
+void expert_gelu(const Stream& stream, const T* up, const float* weights, const ExpertRows& rows, T* act,
+                 int64_t width) {
+  if (can_pack<T>(width, up, act))
+    gelu_packs<T, kPack<T>>(stream, up, weights, rows, act, width);
+  else
+    gelu_packs<T, 1>(stream, up, weights, rows, act, width);
+}
+
+template <class T>
+void expert_gelu_backward(const Stream& stream, const T* up, T* dact, T* act, const float* weights,
+                          const ExpertRows& rows, float* dweights, int64_t width) {
+  if (can_pack<T>(width, up, dact, act))
+    gelu_backward_packs<T, kPack<T>>(stream, up, dact, act, weights, rows, dweights, width);
+  else
+    gelu_backward_packs<T, 1>(stream, up, dact, act, weights, rows, dweights, width);
+}
+
 #define ATHANOR_CUDA_EXPERT_ACTIVATION(T)                                                                             \
   template void expert_activation<T>(const Stream&, const T*, const T*, const float*, const ExpertRows&, T*, int64_t, \
                                      const GatedUnit&);                                                               \
   template void expert_activation_backward<T>(const Stream&, const T*, const T*, T*, T*, T*, const float*,            \
-                                              const ExpertRows&, float*, int64_t, const GatedUnit&);
+                                              const ExpertRows&, float*, int64_t, const GatedUnit&);                  \
+  template void expert_gelu<T>(const Stream&, const T*, const float*, const ExpertRows&, T*, int64_t);                \
+  template void expert_gelu_backward<T>(const Stream&, const T*, T*, T*, const float*, const ExpertRows&, float*,     \
+                                        int64_t);
 
 ATHANOR_CUDA_EXPERT_ACTIVATION(float)
 ATHANOR_CUDA_EXPERT_ACTIVATION(Bf16)

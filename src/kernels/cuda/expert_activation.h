@@ -23,4 +23,12 @@ void expert_activation_backward(const Stream& stream, const T* gate, const T* up
                                 const float* weights, const ExpertRows& rows, float* dweights, int64_t width,
                                 const GatedUnit& unit = {});
 
+/// kernels::expert_gelu and its backward for all rows, as above.
+template <class T>
+void expert_gelu(const Stream& stream, const T* up, const float* weights, const ExpertRows& rows, T* act,
+                 int64_t width);
+template <class T>
+void expert_gelu_backward(const Stream& stream, const T* up, T* dact, T* act, const float* weights,
+                          const ExpertRows& rows, float* dweights, int64_t width);
+
 }  // namespace athanor::kernels::cuda

@@ -56,12 +56,16 @@ void add_bias_to_weights_gradient(const Tensor& dy_RD, const ExpertWeights& w, c
 
 Tensor activate_rows(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit, const Tensor& weights_TK,
                      const RowRoute& route) {
-  const Tensor act_RF = at::empty_like(gate_RF);
-  const OnStream stream(gate_RF);
-  with_element(gate_RF, [&](auto* tag) {
+  const Tensor act_RF = at::empty_like(up_RF);
+  const OnStream stream(up_RF);
+  with_element(up_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::expert_activation<T>(stream, data<T>(gate_RF), data<T>(up_RF), data<float>(weights_TK), route.rows(),
-                                        data<T>(act_RF), gate_RF.size(1), unit);
+    const auto* weights = data<float>(weights_TK);
+    if (gate_RF.defined())
+      kernels::cuda::expert_activation<T>(stream, data<T>(gate_RF), data<T>(up_RF), weights, route.rows(),
+                                          data<T>(act_RF), up_RF.size(1), unit);
+    else
+      kernels::cuda::expert_gelu<T>(stream, data<T>(up_RF), weights, route.rows(), data<T>(act_RF), up_RF.size(1));
   });
   return act_RF;
 }
@@ -112,13 +116,13 @@ Tensor combine_rows(const Tensor& y_RD, const Tensor& z_RD, const Tensor& weight
 
 ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const RowRoute& route, const ExpertWeights& w) {
   ExpertRows rows;
-  rows.gate_RF = grouped_matmul(x_RD, transposed(w.gate_LFD.value), route.groups);
+  if (w.is_gated()) rows.gate_RF = grouped_matmul(x_RD, transposed(w.gate_LFD.value), route.groups);
   rows.up_RF = grouped_matmul(x_RD, transposed(w.up_LFD.value), route.groups);
   x_RD.reset();
   const bool has_biases = w.has_biases() && route.row_of_choice.numel() > 0;
   const auto facts = has_biases ? std::optional<RowFacts>(route) : std::nullopt;
   if (facts) {
-    add_bias(rows.gate_RF, w.gate_bias_LF, *facts);
+    if (w.is_gated()) add_bias(rows.gate_RF, w.gate_bias_LF, *facts);
     add_bias(rows.up_RF, w.up_bias_LF, *facts);
   }
   const Tensor act_RF = activate_rows(rows.gate_RF, rows.up_RF, w.unit, weights_TK, route);
@@ -129,31 +133,39 @@ ExpertRows multiply_rows(Tensor x_RD, const Tensor& weights_TK, const RowRoute& 
 
 ExpertRowGradients backward_rows(const ExpertRows& rows, const Tensor& dy_RD, const Tensor& weights_TK,
                                  const RowRoute& route, const ExpertWeights& w, const Tensor& dweights_TK) {
-  const Tensor& gate_RF = rows.gate_RF;
-  // The kernel writes dgate over dact.
-  const ExpertRowGradients out{grouped_matmul(dy_RD, w.down_LDF.value, route.groups), at::empty_like(gate_RF),
-                               at::empty_like(gate_RF)};
-  const OnStream stream(gate_RF);
-  with_element(gate_RF, [&](auto* tag) {
+  const Tensor& up_RF = rows.up_RF;
+  // The kernels write dgate, or dup where there is no gate, over dact.
+  const Tensor dact_RF = grouped_matmul(dy_RD, w.down_LDF.value, route.groups), act_RF = at::empty_like(up_RF);
+  const ExpertRowGradients out = w.is_gated() ? ExpertRowGradients{dact_RF, at::empty_like(up_RF), act_RF}
+                                              : ExpertRowGradients{{}, dact_RF, act_RF};
+  const OnStream stream(up_RF);
+  with_element(up_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
-    kernels::cuda::expert_activation_backward<T>(stream, data<T>(gate_RF), data<T>(rows.up_RF), data<T>(out.dgate_RF),
-                                                 data<T>(out.dup_RF), data<T>(out.act_RF), data<float>(weights_TK),
-                                                 route.rows(), data<float>(dweights_TK), gate_RF.size(1), w.unit);
+    const auto* weights = data<float>(weights_TK);
+    auto* dweights = data<float>(dweights_TK);
+    if (w.is_gated())
+      kernels::cuda::expert_activation_backward<T>(stream, data<T>(rows.gate_RF), data<T>(up_RF), data<T>(dact_RF),
+                                                   data<T>(out.dup_RF), data<T>(act_RF), weights, route.rows(),
+                                                   dweights, up_RF.size(1), w.unit);
+    else
+      kernels::cuda::expert_gelu_backward<T>(stream, data<T>(up_RF), data<T>(dact_RF), data<T>(act_RF), weights,
+                                             route.rows(), dweights, up_RF.size(1));
   });
   if (w.has_biases() && dweights_TK.numel() > 0) add_bias_to_weights_gradient(dy_RD, w, dweights_TK, RowFacts(route));
   return out;
 }
 
 Tensor input_gradients(const ExpertRowGradients& rows, const RowRoute& route, const ExpertWeights& w, int64_t tokens) {
-  const Tensor by_gate_RD = grouped_matmul(rows.dgate_RF, w.gate_LFD.value, route.groups);
   const Tensor by_up_RD = grouped_matmul(rows.dup_RF, w.up_LFD.value, route.groups);
+  if (!w.is_gated()) return combine_rows(by_up_RD, {}, {}, route, tokens);
+  const Tensor by_gate_RD = grouped_matmul(rows.dgate_RF, w.gate_LFD.value, route.groups);
   return combine_rows(by_gate_RD, by_up_RD, {}, route, tokens);
 }
 
 void add_weight_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, const Tensor& dy_RD,
                           const Tensor& weights_TK, const RowRoute& route, const ExpertWeights& w) {
   add_grouped_outer_product(w.down_LDF.grad, dy_RD, rows.act_RF, route.groups);
-  add_grouped_outer_product(w.gate_LFD.grad, rows.dgate_RF, x_RD, route.groups);
+  if (w.is_gated()) add_grouped_outer_product(w.gate_LFD.grad, rows.dgate_RF, x_RD, route.groups);
   add_grouped_outer_product(w.up_LFD.grad, rows.dup_RF, x_RD, route.groups);
   if (!w.has_biases() || route.row_of_choice.numel() == 0) return;
   // A bias is a matrix of one column, whose input is 1, or the weight of the choice where that is multiplied in.
@@ -161,7 +173,7 @@ void add_weight_gradients(const ExpertRowGradients& rows, const Tensor& x_RD, co
   const Tensor outputs = dy_RD.narrow(1, w.first_output, w.down_bias_LD.value.size(1)).contiguous(),
                weights = RowFacts(route).weights(weights_TK).to(dy_RD.scalar_type());
   add_grouped_outer_product(w.down_bias_LD.grad.unsqueeze(-1), outputs, weights, route.groups);
-  add_grouped_outer_product(w.gate_bias_LF.grad.unsqueeze(-1), rows.dgate_RF, one, route.groups);
+  if (w.is_gated()) add_grouped_outer_product(w.gate_bias_LF.grad.unsqueeze(-1), rows.dgate_RF, one, route.groups);
   add_grouped_outer_product(w.up_bias_LF.grad.unsqueeze(-1), rows.dup_RF, one, route.groups);
 }
 

@@ -50,7 +50,7 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
   if (!has_kernels(x)) return without_kernels::experts(x, gates, ids, weights, first_local_expert, num_local_experts);
   const RowRoute route = make_row_route(ids, first_local_expert, num_local_experts, ids.numel());
   const bool before = combine == CombineWeights::kBeforeDown;
-  if (!at::GradMode::is_enabled() || !weights.gate_LFD.grad.defined()) {
+  if (!at::GradMode::is_enabled() || !weights.up_LFD.grad.defined()) {
     const at::NoGradGuard no_grad;
     return Experts::forward(nullptr, x, gates, route, weights, before);
   }
@@ -68,7 +68,7 @@ Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& exper
                              num_local_experts);
   };
   const std::vector<Weight> all = weights.all();
-  if (at::GradMode::is_enabled() && weights.gate_LFD.grad.defined())
+  if (at::GradMode::is_enabled() && weights.up_LFD.grad.defined())
     return PortableOp::apply(at::TensorList({x_TD, weights_TK}), all, form);
   const at::NoGradGuard no_grad;
   std::vector<Tensor> in = {x_TD, weights_TK};

@@ -289,6 +289,7 @@ class Decoder {
   }
 
   Tensor expert(const SparseSpec& s, int64_t e, const Tensor& x) const {
+    if (s.gate.empty()) return at::linear(gelu_tanh(at::linear(x, weight(s.up)[e])), weight(s.down)[e]);
     if (s.down_bias.empty()) return swiglu(x, weight(s.gate)[e], weight(s.up)[e], weight(s.down)[e]);
     const Tensor gate = at::linear(x, weight(s.gate)[e]) + weight(s.gate_bias)[e],
                  up = at::linear(x, weight(s.up)[e]) + weight(s.up_bias)[e];
