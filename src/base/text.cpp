@@ -190,4 +190,15 @@ bool matches_wildcard(std::string_view pattern, std::string_view text) {
   return p == pattern.size();
 }
 
+// Lists the divisors of any value. If they are too many to read, the text describes them instead.
+std::string divisors_of(int64_t value) {
+  constexpr int64_t kLongList = 1 << 16;
+  if (value > kLongList) return fmt::format("the divisors of {}", value);
+  std::vector<std::string> divisors;
+  for (int64_t d = 1; d <= value; ++d) {
+    if (value % d == 0) divisors.push_back(std::to_string(d));
+  }
+  return join(divisors);
+}
+
 }  // namespace athanor

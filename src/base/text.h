@@ -34,6 +34,10 @@ std::string did_you_mean(std::string_view name, const std::vector<std::string>& 
 /// "a, b, c".
 std::string join(const std::vector<std::string>& parts, std::string_view separator = ", ");
 
+/// Returns the divisors of a value as text: "1, 2, 3, 6". For a value above 65,536 it returns "the divisors of
+/// <value>".
+std::string divisors_of(int64_t value);
+
 /// Joins the first `most` parts, and counts the others: with "; " as separator, "a; b; and 3 more".
 std::string join_first(const std::vector<std::string>& parts, size_t most, std::string_view separator = ", ");
 

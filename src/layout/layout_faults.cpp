@@ -4,8 +4,11 @@
 #include <limits>
 #include <numeric>
 #include <string>
+#include <utility>
+#include <variant>
 #include <vector>
 
+#include "arch/model_spec.h"
 #include "base/text.h"
 #include "config/checks.h"
 #include "config/findings.h"
@@ -199,17 +202,6 @@ void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stage
 
 }  // namespace
 
-// Lists the divisors of any value. If they are too many to read, the text describes them instead.
-std::string divisors_of(int64_t value) {
-  constexpr int64_t kLongList = 1 << 16;
-  if (value > kLongList) return fmt::format("the divisors of {}", value);
-  std::vector<std::string> divisors;
-  for (int64_t d = 1; d <= value; ++d) {
-    if (value % d == 0) divisors.push_back(std::to_string(d));
-  }
-  return join(divisors);
-}
-
 std::optional<int64_t> resolve_shard_degree(const ParallelismConfig& p, int64_t world_size) {
   if (p.data_parallel_shard_degree != -1) return p.data_parallel_shard_degree;
   const int64_t others = other_degrees(p);
@@ -263,58 +255,24 @@ std::vector<std::string> find_layout_faults(const RunConfig& config, int world_s
   return found.take();
 }
 
-// The conditions of a tensor degree on the model's heads and widths, and of sequence parallelism on the length of an
-// instance.
-
-namespace {
-
-// Keys and values are divided, or neighbours hold the same head.
-void check_heads(const ModelConfig& model, int64_t degree, Findings& found) {
-  const int64_t heads = model.num_attention_heads, kv_heads = model.kv_heads();
-  found.require(heads % degree == 0,
-                "parallelism.tensor_parallel_degree ({}) must divide model.num_attention_heads ({}): no two ranks "
-                "share a query head; set it to one of {}",
-                degree, heads, divisors_of(heads));
-  if (kv_heads == heads) return;
-  found.require(kv_heads % degree == 0 || degree % kv_heads == 0,
-                "parallelism.tensor_parallel_degree ({}) must divide model.num_key_value_heads ({}), or be a multiple "
-                "of it: ranks have different heads, or equally many ranks share each head; set it to one of {}",
-                degree, kv_heads, divisors_of(kv_heads));
-}
-
-void check_widths(const ModelConfig& model, int64_t degree, Findings& found) {
-  const auto check = [&](const char* what, const char* name, int64_t width) {
-    found.require(width % degree == 0,
-                  "parallelism.tensor_parallel_degree ({}) must divide {} ({}), of which each rank has a part in {}; "
-                  "lower the degree, or make the width a multiple of {}",
-                  degree, name, width, what, degree);
-  };
-  const int64_t sparse = model.num_sparse_layers();
-  const bool one_name = model.moe_intermediate_size == 0;
-  if (sparse < model.num_hidden_layers) check("dense layers", "model.intermediate_size", model.intermediate_size);
-  if (sparse == 0) return;
-  if (family_of(model).expert_biases) check("the biases of experts", "model.hidden_size", model.hidden_size);
-  // Shared experts together are a whole number of experts wide, unless their width is given.
-  if (model.shared_expert_intermediate_size > 0)
-    check("shared experts", "model.shared_expert_intermediate_size", model.shared_expert_intermediate_size);
-  if (!one_name) check("experts", "model.moe_intermediate_size", model.moe_intermediate_size);
-  if (one_name && sparse == model.num_hidden_layers) {
-    check("experts", "model.intermediate_size", model.intermediate_size);
-  }
-}
-
-}  // namespace
+// The conditions of a tensor degree on the model, which its blocks know, and of sequence parallelism on the length of
+// an instance.
 
 std::vector<std::string> find_tensor_faults(const ModelConfig& model, int64_t degree) {
   Findings found;
   if (degree == 1) return found.take();
-  check_heads(model, degree, found);
-  check_widths(model, degree, found);
+  for (const LayerSpec& layer : make_model_spec(model).layers) {
+    layer.attention.check_tensor_ranks(degree, found);
+    std::visit([&](const auto& block) { block.check_tensor_ranks(degree, found); }, layer.feed_forward);
+  }
   found.require(model.vocab_size >= degree,
                 "parallelism.tensor_parallel_degree ({}) is more than model.vocab_size ({}): each rank holds rows of "
                 "the embedding; lower it",
                 degree, model.vocab_size);
-  return found.take();
+  std::vector<std::string> lines;  // once for all layers that are alike
+  for (std::string& line : found.take())
+    if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+  return lines;
 }
 
 std::vector<std::string> find_sequence_faults(const ParallelismConfig& p, int64_t seq_len) {

@@ -24,8 +24,4 @@ std::vector<std::string> find_tensor_faults(const ModelConfig& model, int64_t de
 /// not known yet.
 std::vector<std::string> find_sequence_faults(const ParallelismConfig& parallelism, int64_t seq_len);
 
-/// Returns the divisors of a value as text: "1, 2, 3, 6". For a value above 65,536 it returns "the divisors of
-/// <value>".
-std::string divisors_of(int64_t value);
-
 }  // namespace athanor::inline layout

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/text.h"
+
 namespace athanor::inline arch {
 namespace {
 
@@ -118,6 +120,21 @@ double AttentionSpec::score_flops(double tokens, double seq_len) const {
   const double attended = (seq_len + 1) / 2 - far * (far + 1) / 2 / seq_len;
   return matmul_flops(tokens, attended, static_cast<double>(query.rows)) +
          matmul_flops(tokens, attended, static_cast<double>(heads * value_dim));
+}
+
+// Keys and values are divided, or neighbours hold the same head.
+void AttentionSpec::check_tensor_ranks(int64_t degree, Findings& found) const {
+  if (heads % degree != 0)
+    found.require(false,
+                  "parallelism.tensor_parallel_degree ({}) must divide model.num_attention_heads ({}): no two ranks "
+                  "share a query head; set it to one of {}",
+                  degree, heads, divisors_of(heads));
+  if (kv_heads != heads && kv_heads % degree != 0 && degree % kv_heads != 0)
+    found.require(
+        false,
+        "parallelism.tensor_parallel_degree ({}) must divide model.num_key_value_heads ({}), or be a multiple "
+        "of it: ranks have different heads, or equally many ranks share each head; set it to one of {}",
+        degree, kv_heads, divisors_of(kv_heads));
 }
 
 AttentionSpec make_attention(const ModelConfig& m, int64_t layer, const std::string& prefix) {

@@ -6,6 +6,7 @@
 #include "arch/blocks/linear.h"
 #include "arch/blocks/norm.h"
 #include "config/families.h"
+#include "config/findings.h"
 
 namespace athanor::inline arch {
 
@@ -40,6 +41,8 @@ struct AttentionSpec {
   /// `seq_len` tokens.
   double projection_flops(double tokens) const;
   double score_flops(double tokens, double seq_len) const;
+  /// Adds why its heads cannot be divided among as many tensor ranks.
+  void check_tensor_ranks(int64_t degree, Findings& found) const;
 };
 
 /// Returns the attention of a layer. @param prefix  "model.layers.3."

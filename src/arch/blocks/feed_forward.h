@@ -14,10 +14,18 @@ struct FeedForwardSpec {
   FeedForwardKind kind = FeedForwardKind::kSwiGlu;
   std::optional<LinearSpec> gate;
   LinearSpec up, down;
+  /// The configuration's key for the inner columns, and which blocks have them: "experts", …; "": they follow from
+  /// another width.
+  std::string width_key = "model.intermediate_size";
+  const char* blocks = "dense layers";
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of the matrices for `tokens` tokens.
   double flops(double tokens) const;
+  /// Adds why its columns cannot be divided among as many tensor ranks.
+  void check_tensor_ranks(int64_t degree, Findings& found) const {
+    if (!width_key.empty()) check_width(width_key, up.rows, blocks, degree, found);
+  }
 };
 
 /// Returns a feed-forward of the model's family with `width` inner columns.

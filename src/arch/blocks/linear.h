@@ -2,6 +2,7 @@
 // The parameters of a linear layer, of which every block with matrices consists.
 
 #include "arch/parameter.h"
+#include "config/findings.h"
 
 namespace athanor::inline arch {
 
@@ -27,6 +28,15 @@ struct LinearSpec {
   /// Returns the forward FLOPs for `tokens` tokens.
   double flops(double tokens) const;
 };
+
+/// Adds that tensor ranks cannot divide a width, which the configuration calls `key`, in blocks of this kind
+/// ("experts").
+inline void check_width(const std::string& key, int64_t width, const char* blocks, int64_t degree, Findings& found) {
+  found.require(width % degree == 0,
+                "parallelism.tensor_parallel_degree ({}) must divide {} ({}), of which each rank has a part in {}; "
+                "lower the degree, or make the width a multiple of {}",
+                degree, key, width, blocks, degree);
+}
 
 /// Returns the FLOPs of a product of matrices [m, k] and [k, n]: one multiply-add is two.
 inline double matmul_flops(double m, double n, double k) { return 2 * m * n * k; }

@@ -42,6 +42,12 @@ void SparseSpec::append_parameters(std::vector<ParameterSpec>& all) const {
   if (shared_gate) shared_gate->append_parameters(all);
 }
 
+void SparseSpec::check_tensor_ranks(int64_t degree, Findings& found) const {
+  check_width(width_key, expert_width, "experts", degree, found);
+  if (!down_bias.empty()) check_width("model.hidden_size", width, "the biases of experts", degree, found);
+  if (shared) shared->check_tensor_ranks(degree, found);
+}
+
 double SparseSpec::flops(double tokens) const {
   const double of_expert =
       (gate.empty() ? 2 : 3) * matmul_flops(tokens, static_cast<double>(expert_width), static_cast<double>(width));
@@ -90,9 +96,15 @@ SparseSpec make_sparse(const ModelConfig& m, int64_t layer, const std::string& n
   if (!names.stacked_down.empty()) stack(s, experts + names.stacked_gate_up, experts + names.stacked_down);
   s.down_deviation = residual_deviation(m);
   if (family.clamps_swiglu) s.unit = clamped_swiglu(m);
+  s.width_key = m.moe_intermediate_size > 0 ? "model.moe_intermediate_size" : "model.intermediate_size";
   // Every token passes through the shared experts: together they are one dense layer.
   if (m.num_shared_experts > 0)
     s.shared = make_feed_forward(m, layer, name + "." + names.shared_experts, m.shared_intermediate_size());
+  // Shared experts together are a whole number of experts wide, unless their width is given.
+  if (s.shared) {
+    s.shared->width_key = m.shared_expert_intermediate_size > 0 ? "model.shared_expert_intermediate_size" : "";
+    s.shared->blocks = "shared experts";
+  }
   if (s.shared && !names.shared_gate.empty())
     s.shared_gate = {name + "." + names.shared_gate, 1, s.width, Role::kRouter, layer};
   s.score = m.score().value_or(RouterScore::kSoftmax);

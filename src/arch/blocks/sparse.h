@@ -16,6 +16,7 @@ struct SparseSpec {
   LinearSpec router;
   std::string gate, up, down;  ///< names of the stacked experts' parameters; gate "": of two matrices …
   std::string gate_bias, up_bias, down_bias;  ///< … and of their biases; "": they have none
+  std::string width_key;                      ///< the configuration's key for their inner columns
   double down_deviation = 1;                  ///< ParameterSpec::deviation of their last matrix
   GatedUnit unit;                             ///< between their products
   FileForm gate_form, up_form, down_form;     ///< their forms in files
@@ -29,6 +30,8 @@ struct SparseSpec {
   void append_parameters(std::vector<ParameterSpec>& all) const;
   /// Returns the forward FLOPs of router, chosen and shared experts for `tokens` tokens.
   double flops(double tokens) const;
+  /// Adds why its columns cannot be divided among as many tensor ranks.
+  void check_tensor_ranks(int64_t degree, Findings& found) const;
 
  private:
   ParameterSpec bias_of(const std::string& bias, int64_t outputs, FileForm form) const;
