@@ -29,8 +29,8 @@ def run_gtest(machine, clock, program, pattern, log, prefix=()):
     return output, len(tests)
 
 
-def on_device(machine, on_cuda, played):
-    return on_cuda if machine.device == "cuda" else played
+def on_device(machine, on_cuda, guarded):
+    return on_cuda if machine.device == "cuda" else guarded
 
 
 def kernels(machine, clock):
@@ -81,7 +81,7 @@ def smoke(machine, clock):
 
 
 def library(machine, clock):
-    pattern = on_device(machine, "Nccl.*", "PlayedGroups.*")
+    pattern = on_device(machine, "Nccl.*", "GuardedGroups.*")
     _, count = run_gtest(machine, clock, "comm_test", pattern, "nccl")
     return f"{count} tests: collectives of the device's library", {"tests": count}
 

@@ -71,7 +71,7 @@ class Machine:
 
     def main_program(self):
         """athanor; on devices that the host plays, a program for tests that is athanor with such devices."""
-        return self.program("athanor" if self.device == "cuda" else "athanor_played")
+        return self.program("athanor" if self.device == "cuda" else "athanor_on_guarded")
 
     def several_device(self):
         """train.device of ranks that have a device each."""

@@ -14,7 +14,7 @@
 #include "bench/comm.h"
 #include "bench/comm_timer.h"
 #include "bench/timer.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "train/testing/device_case.h"
 
 ATHANOR_CORE_ENTRY(bench_gemm);

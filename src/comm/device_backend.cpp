@@ -163,7 +163,7 @@ c10::intrusive_ptr<c10d::Backend> open_backend(const DeviceGroupStart& start) {
     case c10::DeviceType::CUDA: return open_nccl(start);
     case c10::DeviceType::XPU: return open_xccl(start);
     case c10::DeviceType::PrivateUse1:
-      if (played_groups()) return played_groups()(start);
+      if (guarded_groups()) return guarded_groups()(start);
       [[fallthrough]];
     default:
       fail<CommError>("there are no collectives between devices of type {}",
@@ -171,15 +171,15 @@ c10::intrusive_ptr<c10d::Backend> open_backend(const DeviceGroupStart& start) {
   }
 }
 
-OpenPlayed the_played_groups = nullptr;
+OpenGuarded the_guarded_groups = nullptr;
 
 }  // namespace
 
-OpenPlayed played_groups() { return the_played_groups; }
-void set_played_groups(OpenPlayed open) { the_played_groups = open; }
+OpenGuarded guarded_groups() { return the_guarded_groups; }
+void set_guarded_groups(OpenGuarded open) { the_guarded_groups = open; }
 
 bool have_device_backend(c10::DeviceType type) {
-  return type == c10::DeviceType::CPU || (type == c10::DeviceType::PrivateUse1 && played_groups()) ||
+  return type == c10::DeviceType::CPU || (type == c10::DeviceType::PrivateUse1 && guarded_groups()) ||
          (type == c10::DeviceType::CUDA && have_nccl()) || (type == c10::DeviceType::XPU && have_xccl());
 }
 

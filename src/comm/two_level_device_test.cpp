@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "comm/testing/collectives.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "comm/two_level.h"
 
 namespace athanor::comm::two_level_device_test {

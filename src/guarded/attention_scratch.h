@@ -1,7 +1,7 @@
 #pragma once
-// The memory that libtorch's attention takes on CUDA for the time of a backward, in addition to its results: the played
-// kernels allocate as much, so that a test can compare an estimate with the device's peak. It is written here as
-// libtorch 2.11 does it (flash_api.cpp and attention_backward.cu of its repository), for a GPU with the 132
+// The memory that libtorch's attention takes on CUDA for the time of a backward, in addition to its results: the
+// guarded kernels allocate as much, so that a test can compare an estimate with the device's peak. It is written here
+// as libtorch 2.11 does it (flash_api.cpp and attention_backward.cu of its repository), for a GPU with the 132
 // multiprocessors of an H100; layout/device_workspace.h has the formulas of the estimate.
 
 #include <ATen/core/Tensor.h>

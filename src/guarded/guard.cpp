@@ -228,7 +228,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 };
 
 // Our kernels, played.
-struct Kernels final : kernels::cuda::PlayedDevice {
+struct Kernels final : kernels::cuda::GuardedDevice {
   void submit(const char* kernel, std::function<void()> work) override {
     queues().submit(current_stream(), kernel, std::move(work));
   }
@@ -288,7 +288,7 @@ void install() {
     at::RegisterPrivateUse1HooksInterface(&hooks);
     c10::SetAllocator(at::kPrivateUse1, &device_allocator);
     static const c10::impl::DeviceGuardImplRegistrar guard(at::kPrivateUse1, new Guard);
-    kernels::cuda::set_played_device(&our_kernels);
+    kernels::cuda::set_guarded_device(&our_kernels);
     register_ops();
   });
 }

@@ -108,7 +108,7 @@ void Queues::refuse_while_capturing(const char* what) const {
 }
 
 void Queues::refuse_if_abandoned() const {
-  ATHANOR_CHECK_AS(Error, !abandoned_, "another rank of the played devices has failed");
+  ATHANOR_CHECK_AS(Error, !abandoned_, "another rank of the guarded devices has failed");
 }
 
 Queues::Event Queues::record(StreamId id) {

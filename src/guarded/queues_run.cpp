@@ -82,7 +82,7 @@ bool Queues::run_to(StreamId id, int64_t position, std::chrono::milliseconds pat
 }
 
 void Queues::run_to(StreamId id, int64_t position) {
-  ATHANOR_CHECK_AS(Error, run_to(id, position, kPatience), "stream {} of the played device waits for other ranks", id);
+  ATHANOR_CHECK_AS(Error, run_to(id, position, kPatience), "stream {} of the guarded device waits for other ranks", id);
 }
 
 bool Queues::run_out(StreamId id, std::chrono::milliseconds patience) {

@@ -13,7 +13,7 @@
 #include "base/testing/folder_test.h"
 #include "base/testing/test_all.h"
 #include "base/text.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "layout/device_workspace.h"
 #include "layout/holding.h"
 #include "layout/update_cost.h"

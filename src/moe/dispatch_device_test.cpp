@@ -1,7 +1,7 @@
 // Dispatch on devices that the host plays: what it waits for, and that no order of the streams changes a bit.
 // (dispatch_test.cpp compares the same forms on CPU tensors with the definition.)
 
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "moe/dispatch_exchange.h"
 #include "moe/testing/dispatch_case.h"
 #include "ops/device/dispatch_without_kernels.h"

@@ -10,7 +10,7 @@
 namespace athanor::ops {
 namespace {
 
-using kernels::cuda::played_device;
+using kernels::cuda::guarded_device;
 
 // Returns why libtorch sees no such device; empty if it does.
 std::string why_not(at::DeviceType type) {
@@ -19,8 +19,8 @@ std::string why_not(at::DeviceType type) {
 }
 
 at::DeviceType first_accelerator() {
-  const auto* played = played_device();
-  if (played && played->is_offered()) return at::kPrivateUse1;
+  const auto* guarded = guarded_device();
+  if (guarded && guarded->is_offered()) return at::kPrivateUse1;
   for (const auto type : {at::kCUDA, at::kXPU})
     if (why_not(type).empty()) return type;
   return at::kCPU;
@@ -78,9 +78,9 @@ std::string why_not_accelerated() {
 std::optional<DeviceFacts> facts_of(at::Device device) {
   if (device.is_cpu()) return std::nullopt;
   if (device.is_privateuseone()) {
-    const auto* played = played_device();
+    const auto* guarded = guarded_device();
     return DeviceFacts{"the device that tests play", fmt::format("{}.{}", ::getpid(), device.index()),
-                       played->free_bytes(), played->total_bytes()};
+                       guarded->free_bytes(), guarded->total_bytes()};
   }
   if (!device.is_cuda()) return DeviceFacts{};
   const auto facts = kernels::cuda::facts_of_device(device.index());

@@ -26,10 +26,10 @@ DeviceKernels longest_of(const device::KernelTimes& times) {
 
 std::optional<DeviceKernels> count_launches(at::Device device, const std::function<void()>& work) {
   if (device.is_privateuseone()) {
-    const auto* played = kernels::cuda::played_device();
-    const int64_t before = played->num_launches();
+    const auto* guarded = kernels::cuda::guarded_device();
+    const int64_t before = guarded->num_launches();
     work();
-    return DeviceKernels{played->num_launches() - before, {}};
+    return DeviceKernels{guarded->num_launches() - before, {}};
   }
   const auto cupti = device.is_cuda() ? device::open_cupti() : std::nullopt;
   if (!cupti) {

@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "comm/testing/collectives.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "ops/transfer.h"
 
 namespace athanor::compute_clock_test {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "comm/testing/collectives.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "ops/device/sum_terms.h"
 
 namespace athanor::tree_sums_device_test {
@@ -17,16 +17,16 @@ using comm::tree_of;
 using guarded::Order;
 
 /// A library whose sums of floating-point numbers must not be used.
-struct WithoutSums : comm::PlayedGroup {
-  using PlayedGroup::PlayedGroup;
+struct WithoutSums : comm::GuardedGroup {
+  using GuardedGroup::GuardedGroup;
 
   Work allreduce(std::vector<Tensor>& tensors, const c10d::AllreduceOptions& options) override {
     refuse(tensors.at(0), options.reduceOp);
-    return PlayedGroup::allreduce(tensors, options);
+    return GuardedGroup::allreduce(tensors, options);
   }
   Work _reduce_scatter_base(Tensor& out, Tensor& in, const c10d::ReduceScatterOptions& options) override {
     refuse(in, options.reduceOp);
-    return PlayedGroup::_reduce_scatter_base(out, in, options);
+    return GuardedGroup::_reduce_scatter_base(out, in, options);
   }
   static void refuse(const Tensor& x, const c10d::ReduceOp& op) {
     if (x.is_floating_point() && op != c10d::ReduceOp::MAX) fail<Error>("a sum of the library");
@@ -45,7 +45,7 @@ void in_each_order(int size, const std::function<void(comm::Communicator&, at::D
       const auto group = world.make_group({all}, "all", device, &ops::device::sum_terms);
       body(*group, device);
     };
-    comm::run_device_ranks(size, rank, {}, {}, &comm::open_played<WithoutSums>);
+    comm::run_device_ranks(size, rank, {}, {}, &comm::open_guarded<WithoutSums>);
   }
 }
 

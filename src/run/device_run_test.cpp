@@ -167,8 +167,8 @@ void OnDeviceRuns::continues_with_the_bits(const std::vector<const char*>& fault
 }
 
 TEST_F(OnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {
-  const bool is_played = guarded::device_of_tests() == guarded::kDevice;
-  continues_with_the_bits(is_played ? std::vector{kKillingFaults.front()} : kKillingFaults);
+  const bool is_guarded = guarded::device_of_tests() == guarded::kDevice;
+  continues_with_the_bits(is_guarded ? std::vector{kKillingFaults.front()} : kKillingFaults);
 }
 class TestAllOnDeviceRuns : public OnDeviceRuns {};
 TEST_F(TestAllOnDeviceRuns, ARunThatWasKilledContinuesWithTheBitsOfOneThatWasNot) {

@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "train/testing/device_case.h"
 
 namespace athanor::rank_devices_test {

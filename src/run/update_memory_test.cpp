@@ -139,7 +139,7 @@ TEST(TestAllUpdateMemory, OfEachRankIsThatOfTheFormulaAndTheScratchOfAProduct) {
   expect_update_memory_of_each_rank(cases, /*layers=*/4);
 }
 
-// The played device counts what it is asked for; an iteration that it plays takes no other memory.
+// The guarded device counts what it is asked for; an iteration that it plays takes no other memory.
 TEST(UpdateMemory, OfTheIterationOnADeviceIsThatOfTheFormula) {
   for (const auto dtype : {at::kFloat, at::kBFloat16}) {
     for (const std::vector<int64_t>& shape : {std::vector<int64_t>{3, 64, 256}, {2, 256, 64}, {1, 96, 96}}) {

@@ -6,7 +6,7 @@
 
 #include "base/files.h"
 #include "base/wall_clock.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "layout/memory.h"
 #include "ops/transfer.h"
 #include "saves/staging_pool.h"
@@ -168,7 +168,7 @@ const std::vector<Order> kOrders = {Order{Order::Kind::kEarliest}, Order{Order::
 
 class OnDevicesBackgroundSaves : public BackgroundSaves {
  protected:
-  // Few microbatches, since a played device takes long for each kernel.
+  // Few microbatches, since a guarded device takes long for each kernel.
   RunConfig config_there(const Degrees& degrees, const std::string& name) const {
     RunConfig c = config(degrees, name);
     c.train.micro_batch_size = 3;

@@ -66,10 +66,10 @@ class OnDevice : public ::testing::TestWithParam<std::tuple<std::string, std::st
   RunConfig config() const { return small_device_run(std::get<0>(GetParam()), std::get<1>(GetParam())); }
 };
 
-// A step of one microbatch, where many steps are taken on the played device.
+// A step of one microbatch, where many steps are taken on the guarded device.
 RunConfig with_one_microbatch(RunConfig config) {
-  const bool is_played = guarded::device_of_tests().is_privateuseone();
-  if (is_played && !test::is_of_test_all()) config.train.global_batch_size = config.train.micro_batch_size;
+  const bool is_guarded = guarded::device_of_tests().is_privateuseone();
+  if (is_guarded && !test::is_of_test_all()) config.train.global_batch_size = config.train.micro_batch_size;
   return config;
 }
 

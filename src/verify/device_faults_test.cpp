@@ -15,9 +15,9 @@ namespace athanor::device_faults_test {
 namespace {
 
 using namespace std::chrono_literals;
-using comm::played_ways;
+using comm::guarded_ways;
 using guarded::Order;
-using Copies = comm::PlayedWays::Copies;
+using Copies = comm::GuardedWays::Copies;
 
 const Order kLatest{Order::Kind::kLatest};
 
@@ -41,7 +41,7 @@ RunConfig config_of(const Degrees& degrees, const std::string& dispatch = "all_t
 class OnDevicesWithFaults : public ::testing::Test {
  protected:
   void TearDown() override {
-    played_ways() = {};
+    guarded_ways() = {};
     for (int device = 0; device < guarded::kMostDevices; ++device) guarded::queues(device).skip_host_wait(-1);
   }
 };
@@ -121,16 +121,16 @@ TEST_F(OnDevicesWithFaults, AMissingEventBeforeSendsChangesTheNumbers) {
   const RunConfig config = config_of({1, 1, 1, "none", 1, 2});
   const LayoutTrace expected = train_on_devices(config, 2, {});
   EXPECT_FALSE(shows(config, 2, expected));
-  played_ways().no_event_before_sends = true;
+  guarded_ways().no_event_before_sends = true;
   EXPECT_TRUE(shows(config, 2, expected, kSoon));
 }
 
 TEST_F(OnDevicesWithFaults, ABufferThatIsUsedAgainBeforeItsCollectiveHasEndedChangesTheNumbers) {
   const RunConfig config = config_of({1, 2, 2, "optimizer"}, "allgather");
   const LayoutTrace expected = train_on_devices(config, 2, {});
-  played_ways().copies = Copies::kKept;
+  guarded_ways().copies = Copies::kKept;
   EXPECT_FALSE(shows(config, 2, expected));
-  played_ways().copies = Copies::kReused;
+  guarded_ways().copies = Copies::kReused;
   EXPECT_TRUE(shows(config, 2, expected, kSoon));
 }
 
@@ -182,7 +182,7 @@ std::string told_of_groups(bool differ) {
 }
 
 TEST_F(OnDevicesWithFaults, TwoGroupsThatRanksEnterInDifferentOrdersAreNamedAfterTheTimeout) {
-  played_ways().one_at_a_time = true;
+  guarded_ways().one_at_a_time = true;
   EXPECT_EQ(told_of_groups(false), "");
   const std::string text = told_of_groups(true);
   EXPECT_NE(text.find("guarded:0 has not completed all_reduce of 32 bytes"), text.npos) << text;

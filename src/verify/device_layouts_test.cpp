@@ -194,7 +194,7 @@ TEST_P(OnDevicesWithOtherOptimizers, TheirLossesDifferFromTheCpusByWhatRoundingM
   EXPECT_EQ(found.transfers.waits, promised_transfers(config, world, config.moe.dispatch.word()).waits);
 }
 
-// The library of the played devices adds along the tree as well; nothing else differs.
+// The library of the guarded devices adds along the tree as well; nothing else differs.
 class OnDevicesWithTreeSums : public ::testing::TestWithParam<Case> {};
 const auto kTreeSums = ::testing::Values(Case{"qwen3_moe", "bfloat16", {1, 4, 2, "ep_aware"}},
                                          Case{"llama", "bfloat16", {1, 2, 1, "optimizer", 2, 1}});

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "train/testing/device_case.h"
 #include "verify/noise.h"
 #include "verify/plants/names.h"

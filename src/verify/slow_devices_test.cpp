@@ -30,7 +30,7 @@ struct Steps {
   std::vector<int64_t> waits;  ///< all ranks' together, in each step
 };
 
-// Trains on played devices, of which one takes `slower` times as long for everything.
+// Trains on guarded devices, of which one takes `slower` times as long for everything.
 Steps train(const Degrees& degrees, bool timed, double slower) {
   const RunConfig config = config_of(degrees);
   const int size = degrees.world();

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <map>
 
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "ops/transfer.h"
 #include "train/testing/layout_cases.h"
 #include "watch/probe.h"

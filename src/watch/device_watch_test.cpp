@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/testing/folder_test.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "train/testing/device_case.h"
 
 namespace athanor::device_watch_test {

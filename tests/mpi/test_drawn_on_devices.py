@@ -1,6 +1,6 @@
 """Layouts drawn from seeds (layouts.py), with a device that the host plays for each rank, train as on CPUs.
 
-The ranks are threads of one process (played_layout.cpp), and the seeds are those of test_verify.py, in float32.
+The ranks are threads of one process (guarded_layout.cpp), and the seeds are those of test_verify.py, in float32.
 """
 import json
 import os
@@ -31,7 +31,7 @@ def test_a_drawn_layout_of_devices_trains_as_on_cpus_in_every_order_of_the_strea
     drawn = layouts.draw_layout(seed)
     config = tmp_path / "run.toml"
     config.write_text(drawn.toml())
-    done = subprocess.run([program("played_layout"), config, str(drawn.ranks)], capture_output=True, text=True, timeout=300,
+    done = subprocess.run([program("guarded_layout"), config, str(drawn.ranks)], capture_output=True, text=True, timeout=300,
                           env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "passive"})
     what = f"seed {seed}: {drawn.summary()}\n{drawn.toml()}{done.stdout}{done.stderr}"
     assert done.returncode == 0, what

@@ -5,7 +5,7 @@ Cells that `make test` leaves out are marked slow.
 import pytest
 from test_failures import SECONDS
 from test_fault_cells import BATCH, timeout_for
-from test_played_devices import ON_DEVICES, PlayedRun
+from test_guarded_devices import ON_DEVICES, GuardedRun
 from test_rehearsals import NODES, drawn_by, events, last_words, suffering
 from test_runs import data, open_mpi  # noqa: F401
 
@@ -19,7 +19,7 @@ LAYOUTS = {
 }
 
 
-class FaultyRun(PlayedRun):
+class FaultyRun(GuardedRun):
     """A run that suffers a fault."""
 
     def __init__(self, program, folder, data, name="run", **fault):  # noqa: F811
@@ -28,7 +28,7 @@ class FaultyRun(PlayedRun):
 
     def on(self, mpi, *overrides, expect=0, order="earliest"):
         return super().on(mpi, RANKS, ON_DEVICES, BATCH, *overrides, expect=expect,
-                          env={"ATHANOR_ALLOW_FAULTS": "1", "ATHANOR_PLAYED_ORDER": order})
+                          env={"ATHANOR_ALLOW_FAULTS": "1", "ATHANOR_GUARDED_ORDER": order})
 
 
 def cells(*axes, fast):

@@ -251,9 +251,9 @@ def test_ranks_that_share_cores_are_not_named_as_slow(any_launcher, program, dat
 # Each launch takes a millisecond in the time of the devices, so that no clock decides: a step takes some seconds in that time.
 def test_a_device_that_computes_slowly_is_named_with_its_host(open_mpi, program, data, tmp_path):  # noqa: F811
     run = planned(program, tmp_path, data, kind="slow", step=1, steps=30, rank=2, phase="forward", place="model.norm", seconds=2)
-    run.program = program("athanor_played")
+    run.program = program("athanor_on_guarded")
     run.on(open_mpi, 3, "train.device=auto", "train.global_batch_size=3", "integrity.probe=false", "train.steps=24", "checkpoint.interval=0", "checkpoint.model_interval=0",
-           env={**ALLOWED, "ATHANOR_PLAYED_LAUNCH_MS": "1"})
+           env={**ALLOWED, "ATHANOR_GUARDED_LAUNCH_MS": "1"})
     assert "device: one for each rank" in run.said, run.said
     (line,) = [line for line in run.said.splitlines() if "slower than the median" in line]
     assert "steps 1 to 20" in line and "them: rank 2 (" in line and ", rank " not in line.split("them: ")[1], line

@@ -16,7 +16,7 @@ SAMPLE = range(1, 49)
 TYPES = ["float32", "bfloat16"]
 
 # Three members of the sample with several kinds of ranks, and seeds whose layouts have two ranks: together they draw everything that
-# layouts.covered counts (test_the_short_sample_has_what_the_whole_one_has), in little time, on played devices as well. In bf16, where a
+# layouts.covered counts (test_the_short_sample_has_what_the_whole_one_has), in little time, on guarded devices as well. In bf16, where a
 # layout is compared several times, these take the least time.
 SHORT_SAMPLE = [12, 33, 604, 717, 770, 853, 1071, 2269, 3095, 114, 1545, 1803]
 SHORT_SAMPLE_IN_BF16 = [101, 105]

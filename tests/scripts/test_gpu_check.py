@@ -38,7 +38,7 @@ def programs_in(folder, **different):
 
 
 def check(folder, *arguments):
-    """Runs gpu_check on the played device; returns (exit code, what it printed, its parts by name)."""
+    """Runs gpu_check on the guarded device; returns (exit code, what it printed, its parts by name)."""
     out = folder / "out"
     said = subprocess.run([ROOT / "scripts" / "gpu_check", "--device", "guarded", "--programs", folder / "programs", "--libtorch",
                            folder, "--out", out, *arguments], capture_output=True, text=True, timeout=300)
@@ -193,9 +193,9 @@ def test_several_gpus_add_parts_after_those_of_one(tmp_path):
 @pytest.mark.parametrize("names,steps,layers,seq_len,hidden_size", [
     (("experts-2",), 2, 1, 32, 16), pytest.param(("experts-2", "pipeline-2"), 6, 4, 128, 128, marks=pytest.mark.slow)])
 def test_layouts_of_several_devices_have_the_losses_of_one_cpu(tmp_path, names, steps, layers, seq_len, hidden_size):
-    program = BUILD / "athanor_played"
+    program = BUILD / "athanor_on_guarded"
     if not program.exists():
-        pytest.skip("there is no athanor_played; scripts/build athanor_tests makes it")
+        pytest.skip("there is no athanor_on_guarded; scripts/build athanor_tests makes it")
     few = {name: several.layouts(2)[name] for name in names}
     machine, rounds = Machine(BUILD, None, "guarded", tmp_path, ROOT, gpus=2), several.checkpoint_round
     train = several.train

@@ -27,9 +27,9 @@ c10::intrusive_ptr<c10d::Backend> open_nccl(const DeviceGroupStart& start);
 c10::intrusive_ptr<c10d::Backend> open_xccl(const DeviceGroupStart& start);
 
 /// The backend of the device that the host plays in tests; null in every program but tests.
-using OpenPlayed = c10::intrusive_ptr<c10d::Backend> (*)(const DeviceGroupStart& start);
-OpenPlayed played_groups();
-void set_played_groups(OpenPlayed open);
+using OpenGuarded = c10::intrusive_ptr<c10d::Backend> (*)(const DeviceGroupStart& start);
+OpenGuarded guarded_groups();
+void set_guarded_groups(OpenGuarded open);
 
 /// Opens a libtorch process group; both kinds are made in the same way.
 template <class ProcessGroup>

@@ -245,7 +245,7 @@ void for_each_index(const Stream& stream, const char* kernel, int64_t count, Bod
     for (int64_t i = 0; i < count; ++i) body(i);
     return;
   }
-  if (auto* device = stream.played()) {
+  if (auto* device = stream.guarded()) {
     device->submit(kernel, [=] {
       for (int64_t i = 0; i < count; ++i) body(i);
     });
@@ -270,7 +270,7 @@ void for_each_team(const Stream& stream, const char* kernel, int64_t count, Body
     for (int64_t i = 0; i < count; ++i) body(Team<kSize>(i));
     return;
   }
-  if (auto* device = stream.played()) {
+  if (auto* device = stream.guarded()) {
     device->submit(kernel, [=] {
       for (int64_t i = 0; i < count; ++i) body(Team<kSize>(i));
     });

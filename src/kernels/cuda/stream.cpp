@@ -25,11 +25,11 @@ cudaStream_t cuda_stream(const Stream& stream) { return static_cast<cudaStream_t
 }  // namespace
 
 namespace {
-PlayedDevice* the_played_device = nullptr;
+GuardedDevice* the_guarded_device = nullptr;
 }
 
-PlayedDevice* played_device() { return the_played_device; }
-void set_played_device(PlayedDevice* device) { the_played_device = device; }
+GuardedDevice* guarded_device() { return the_guarded_device; }
+void set_guarded_device(GuardedDevice* device) { the_guarded_device = device; }
 
 void fail_launch(const char* kernel, const char* why) {
   // base/error.h is not used, so that nvcc need not read fmt. The one catch in main prints what() of any

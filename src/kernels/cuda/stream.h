@@ -17,9 +17,9 @@
 namespace athanor::kernels::cuda {
 
 /// A device that the host plays, for tests (guarded/device.h): it queues the work of kernels and runs it later.
-class PlayedDevice {
+class GuardedDevice {
  public:
-  virtual ~PlayedDevice() = default;
+  virtual ~GuardedDevice() = default;
   /// Queues the work of a kernel on the current stream of this thread.
   virtual void submit(const char* kernel, std::function<void()> work) = 0;
   /// Returns the address at which kernels find what a tensor has at `address`.
@@ -40,8 +40,8 @@ class PlayedDevice {
 };
 
 /// Returns the device that the host plays; null in every program but tests.
-PlayedDevice* played_device();
-void set_played_device(PlayedDevice* device);
+GuardedDevice* guarded_device();
+void set_guarded_device(GuardedDevice* device);
 
 /// The argument of every launch: a CUDA stream, the host, or a stream of the device that the host plays. Kernels on one
 /// stream run one after the other.
@@ -50,15 +50,15 @@ class Stream {
   static Stream host() { return Stream(nullptr, Kind::kHost); }
   /// `handle` is a cudaStream_t; null is the device's default stream.
   static Stream device(void* handle) { return Stream(handle, Kind::kDevice); }
-  static Stream played(PlayedDevice& device) { return Stream(&device, Kind::kPlayed); }
+  static Stream guarded(GuardedDevice& device) { return Stream(&device, Kind::kGuarded); }
 
   bool is_host() const { return kind_ == Kind::kHost; }
-  /// Null if the stream is not played.
-  PlayedDevice* played() const { return kind_ == Kind::kPlayed ? static_cast<PlayedDevice*>(handle_) : nullptr; }
+  /// Null if the stream is not one of a guarded device.
+  GuardedDevice* guarded() const { return kind_ == Kind::kGuarded ? static_cast<GuardedDevice*>(handle_) : nullptr; }
   void* handle() const { return handle_; }
 
  private:
-  enum class Kind { kHost, kDevice, kPlayed };
+  enum class Kind { kHost, kDevice, kGuarded };
   Stream(void* handle, Kind kind) : handle_(handle), kind_(kind) {}
   void* handle_;
   Kind kind_;

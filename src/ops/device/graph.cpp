@@ -20,22 +20,22 @@ struct Recording {
   Recording& operator=(const Recording&) = delete;
 };
 
-std::function<void()> record_on_played(const std::function<void()>& body) {
-  auto* played = kernels::cuda::played_device();
-  played->begin_capture();
+std::function<void()> record_on_guarded(const std::function<void()>& body) {
+  auto* guarded = kernels::cuda::guarded_device();
+  guarded->begin_capture();
   try {
     body();
   } catch (...) {
-    played->end_capture();
+    guarded->end_capture();
     throw;
   }
-  return played->end_capture();
+  return guarded->end_capture();
 }
 
 }  // namespace
 
 bool Graph::exists_on(at::Device device) {
-  return device.is_cuda() || (device.is_privateuseone() && kernels::cuda::played_device() != nullptr);
+  return device.is_cuda() || (device.is_privateuseone() && kernels::cuda::guarded_device() != nullptr);
 }
 
 bool Graph::is_recording() { return recording; }
@@ -46,7 +46,7 @@ Graph::Graph(at::Device on, const std::function<void()>& body) {
   // The graph has its own memory: what steps without it have left behind would stay unused next to it.
   release_device_memory(on);
   const int64_t before = device_memory(on)->held_bytes;
-  launch_ = on.is_cuda() ? device::record_on_cuda(on, body) : record_on_played(body);
+  launch_ = on.is_cuda() ? device::record_on_cuda(on, body) : record_on_guarded(body);
   held_bytes_ = std::max<int64_t>(0, device_memory(on)->held_bytes - before);
   held_by_all += held_bytes_;
 }

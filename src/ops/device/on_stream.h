@@ -22,7 +22,8 @@ class OnStream {
  private:
   static kernels::cuda::Stream stream_of(const Tensor& x) {
     if (x.is_cuda()) return kernels::cuda::Stream::device(current_cuda_stream(x));
-    return x.is_cpu() ? kernels::cuda::Stream::host() : kernels::cuda::Stream::played(*kernels::cuda::played_device());
+    return x.is_cpu() ? kernels::cuda::Stream::host()
+                      : kernels::cuda::Stream::guarded(*kernels::cuda::guarded_device());
   }
 
   c10::DeviceGuard guard_;
@@ -33,8 +34,8 @@ class OnStream {
 /// the host plays in tests.
 inline bool has_kernels(const Tensor& x) {
   if (x.is_cuda()) return kernels::cuda::is_compiled();
-  const auto* played = kernels::cuda::played_device();
-  return x.is_cpu() || (x.is_privateuseone() && played && played->has_kernels());
+  const auto* guarded = kernels::cuda::guarded_device();
+  return x.is_cpu() || (x.is_privateuseone() && guarded && guarded->has_kernels());
 }
 
 /// How an op on `x` is computed: on the host; by kernels/cuda/; in torch ops, which any device runs.
@@ -50,7 +51,7 @@ T* data(const Tensor& x) {
   if (!x.defined()) return nullptr;
   ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>() && x.is_contiguous());
   void* address = x.data_ptr();
-  return static_cast<T*>(x.is_privateuseone() ? kernels::cuda::played_device()->open(address) : address);
+  return static_cast<T*>(x.is_privateuseone() ? kernels::cuda::guarded_device()->open(address) : address);
 }
 
 inline Tensor contiguous_or_none(const Tensor& x) { return x.defined() ? x.contiguous() : x; }

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "kernels/matmul_path.h"
 #include "model/initialize.h"
 #include "ops/testing/other_orders.h"

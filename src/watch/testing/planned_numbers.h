@@ -8,7 +8,7 @@
 #include <map>
 #include <mutex>
 
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 #include "model/initialize.h"
 #include "ops/transfer.h"
 #include "train/microbatch.h"

@@ -23,7 +23,7 @@
 namespace athanor::comm {
 
 /// What the groups do otherwise than at first. Tests set it while no group exists.
-struct PlayedWays {
+struct GuardedWays {
   /// The calls of all groups of a device take turns, in the order in which they were queued, as on a device that has
   /// room for the kernel of one of them. Messages still travel at any time.
   bool one_at_a_time = false;
@@ -37,13 +37,13 @@ struct PlayedWays {
   /// The last call of each device, for one_at_a_time.
   std::array<guarded::Queues::Event, guarded::kMostDevices> last = {};
 };
-inline PlayedWays& played_ways() {
-  static PlayedWays ways;
+inline GuardedWays& guarded_ways() {
+  static GuardedWays ways;
   return ways;
 }
 
 /// A call whose turn has come. As on a device, one that fails is never over.
-struct PlayedTurn {
+struct GuardedTurn {
   std::shared_ptr<std::atomic<bool>> group_failed;
   Pending pending = {};
   std::exception_ptr failure = {};
@@ -69,9 +69,9 @@ struct PlayedTurn {
 
 /// A call that has been queued.
 /// It holds the call's output, as NCCL's does, so that a Work that is kept for too long shows in the device's memory.
-class PlayedWork : public c10d::Work {
+class GuardedWork : public c10d::Work {
  public:
-  PlayedWork(int device, guarded::Queues::Event done, std::shared_ptr<PlayedTurn> turn, at::Tensor output)
+  GuardedWork(int device, guarded::Queues::Event done, std::shared_ptr<GuardedTurn> turn, at::Tensor output)
       : device_(device), done_(std::move(done)), turn_(std::move(turn)), output_(std::move(output)) {}
 
   std::exception_ptr exception() const override { return turn_->failure; }
@@ -90,20 +90,20 @@ class PlayedWork : public c10d::Work {
  private:
   int device_;
   guarded::Queues::Event done_;
-  std::shared_ptr<PlayedTurn> turn_;
+  std::shared_ptr<GuardedTurn> turn_;
   at::Tensor output_;
 };
 
-class PlayedGroup : public c10d::Backend {
+class GuardedGroup : public c10d::Backend {
  public:
   using Work = c10::intrusive_ptr<c10d::Work>;
 
-  explicit PlayedGroup(const DeviceGroupStart& start)
+  explicit GuardedGroup(const DeviceGroupStart& start)
       : Backend(start.rank, start.size), device_(start.device.index()), carrier_(start.carrier),
         timeout_(start.timeout), num_exceptions_(std::uncaught_exceptions()) {}
   /// Ends what has been queued together with the other ranks, as NCCL does it, before the wire below it is closed. If
   /// this rank has failed, it waits for none.
-  ~PlayedGroup() override {
+  ~GuardedGroup() override {
     guarded::Queues& queues = guarded::queues(device_);
     try {
       bool ended = std::uncaught_exceptions() <= num_exceptions_;
@@ -114,7 +114,7 @@ class PlayedGroup : public c10d::Backend {
     }
   }
 
-  const std::string getBackendName() const override { return "played"; }
+  const std::string getBackendName() const override { return "guarded"; }
   c10d::ErrorType getError() override { return *failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS; }
 
   Work allreduce(std::vector<at::Tensor>& tensors, const c10d::AllreduceOptions& options) override {
@@ -180,7 +180,7 @@ class PlayedGroup : public c10d::Backend {
     for (int64_t& each : rows) each = std::min<int64_t>(each, 1);
     return rows;
   }
-  static void meet(PlayedTurn& turn, guarded::Queues& queues, guarded::Queues::StreamId stream) {
+  static void meet(GuardedTurn& turn, guarded::Queues& queues, guarded::Queues::StreamId stream) {
     if (turn.times_ms.defined() && turn.times_ms.numel() > 0)
       queues.advance_to(stream, turn.times_ms.max().item<double>());
   }
@@ -197,14 +197,14 @@ class PlayedGroup : public c10d::Backend {
   Work queue(int lane, Tensors tensors, Start start, Meet meets = &meet_all, bool sends = false) {
     const guarded::OnDevice on(device_);
     guarded::Queues& queues = guarded::queues(device_);
-    PlayedWays& ways = played_ways();
+    GuardedWays& ways = guarded_ways();
     const at::Tensor output = sends ? at::Tensor() : tensors.front();
     const auto [found, is_new] = streams_.try_emplace(lane, 0);
     if (is_new) found->second = queues.new_stream();
     const auto stream = found->second;
-    if (ways.copies != PlayedWays::Copies::kNone && (sends || tensors.size() > 1)) {
+    if (ways.copies != GuardedWays::Copies::kNone && (sends || tensors.size() > 1)) {
       tensors.back() = tensors.back().clone();
-      if (ways.copies == PlayedWays::Copies::kKept)
+      if (ways.copies == GuardedWays::Copies::kKept)
         guarded::memory(device_).note_use(tensors.back().data_ptr(), stream);
     }
     if (!sends || !ways.no_event_before_sends) queues.block(stream, queues.record(guarded::current_stream()));
@@ -213,7 +213,7 @@ class PlayedGroup : public c10d::Backend {
     if (takes_turns && last) queues.block(stream, last);
     std::vector<guarded::OpenView> views;
     for (const at::Tensor& each : tensors) views.emplace_back(each);
-    const auto turn = std::make_shared<PlayedTurn>(failed_);
+    const auto turn = std::make_shared<GuardedTurn>(failed_);
     queues.submit(stream, "collective", [turn, views, start, meets, &queues, stream, carrier = carrier_] {
       Tensors opened;
       for (const auto& view : views) opened.push_back(view.tensor());
@@ -231,7 +231,7 @@ class PlayedGroup : public c10d::Backend {
     });
     const guarded::Queues::Event done = queues.record(stream);
     if (takes_turns) last = done;
-    return c10::make_intrusive<PlayedWork>(device_, done, turn, output);
+    return c10::make_intrusive<GuardedWork>(device_, done, turn, output);
   }
 
   int device_;
@@ -243,21 +243,21 @@ class PlayedGroup : public c10d::Backend {
 };
 
 template <class Group>
-c10::intrusive_ptr<c10d::Backend> open_played(const DeviceGroupStart& start) {
+c10::intrusive_ptr<c10d::Backend> open_guarded(const DeviceGroupStart& start) {
   return c10::make_intrusive<Group>(start);
 }
 
 /// From now on devices that the host plays have groups, and advance by themselves.
-inline void play_groups(OpenPlayed open = &open_played<PlayedGroup>) {
+inline void play_groups(OpenGuarded open = &open_guarded<GuardedGroup>) {
   guarded::install_for_tests();
   guarded::let_devices_advance();
-  set_played_groups(open);
+  set_guarded_groups(open);
 }
 
-/// Runs `rank` once for each rank of a world of `size`, as run_ranks does, each with a played device of its own as the
+/// Runs `rank` once for each rank of a world of `size`, as run_ranks does, each with a guarded device of its own as the
 /// thread's current one. Of the exceptions of ranks it throws the first; others are often due to it.
 inline void run_device_ranks(int size, const std::function<void(World&, at::Device)>& rank, WorldOptions options = {},
-                             const ThreadNetwork& network = {}, OpenPlayed open = &open_played<PlayedGroup>) {
+                             const ThreadNetwork& network = {}, OpenGuarded open = &open_guarded<GuardedGroup>) {
   options.timeout = std::min<std::chrono::milliseconds>(options.timeout, std::chrono::minutes(1));
   play_groups(open);
   std::mutex mutex;
@@ -278,7 +278,7 @@ inline void run_device_ranks(int size, const std::function<void(World&, at::Devi
     guarded::queues(r).set_order({});
     guarded::queues(r).keep_time(0);
   }
-  played_ways().last = {};
+  guarded_ways().last = {};
   try {
     run_ranks(size, run, options, network);
   } catch (...) {

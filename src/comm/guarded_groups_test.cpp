@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "comm/testing/collectives.h"
-#include "comm/testing/played_groups.h"
+#include "comm/testing/guarded_groups.h"
 
-namespace athanor::comm::played_groups_test {
+namespace athanor::comm::guarded_groups_test {
 namespace {
 
 using guarded::Order;
@@ -35,7 +35,7 @@ std::vector<Tensor> terms_of(int size, int call, int64_t count, at::ScalarType t
   return terms;
 }
 
-TEST(PlayedGroups, SumsHaveTheBitsOfTheHostsTreeInEachOrder) {
+TEST(GuardedGroups, SumsHaveTheBitsOfTheHostsTreeInEachOrder) {
   in_each_order([](Communicator& group, at::Device device) {
     for (const auto type : {at::kFloat, at::kBFloat16, at::kDouble, at::kLong}) {
       const auto terms = terms_of(group.size(), 1, 1000, type);
@@ -53,7 +53,7 @@ TEST(PlayedGroups, SumsHaveTheBitsOfTheHostsTreeInEachOrder) {
   });
 }
 
-TEST(PlayedGroups, RowsAndBroadcastsArrive) {
+TEST(GuardedGroups, RowsAndBroadcastsArrive) {
   in_each_order([](Communicator& group, at::Device device) {
     const int n = group.size(), me = group.rank();
     std::vector<int64_t> to, from;
@@ -73,7 +73,7 @@ TEST(PlayedGroups, RowsAndBroadcastsArrive) {
   });
 }
 
-TEST(PlayedGroups, TwoRanksThatSendToEachOtherFirstDoNotBlock) {
+TEST(GuardedGroups, TwoRanksThatSendToEachOtherFirstDoNotBlock) {
   in_each_order([](Communicator& group, at::Device device) {
     const int peer = group.rank() ^ 1;
     const Tensor mine = at::full({100}, group.rank(), at::kFloat).to(device), theirs = at::empty_like(mine);
@@ -84,7 +84,7 @@ TEST(PlayedGroups, TwoRanksThatSendToEachOtherFirstDoNotBlock) {
   });
 }
 
-TEST(PlayedGroups, TheHostDoesNotWait) {
+TEST(GuardedGroups, TheHostDoesNotWait) {
   in_each_order([](Communicator& group, at::Device device) {
     const Tensor x = at::ones({100}).to(device);
     const int64_t before = guarded::queues().counts().waits;
@@ -97,7 +97,7 @@ TEST(PlayedGroups, TheHostDoesNotWait) {
   });
 }
 
-TEST(PlayedGroups, ATensorThatIsUsedBeforeItsCollectiveIsOverIsWrongInSomeOrder) {
+TEST(GuardedGroups, ATensorThatIsUsedBeforeItsCollectiveIsOverIsWrongInSomeOrder) {
   std::atomic<int> num_wrong{0};
   in_each_order([&](Communicator& group, at::Device device) {
     const Tensor x = at::ones({100}).to(device);
@@ -109,7 +109,7 @@ TEST(PlayedGroups, ATensorThatIsUsedBeforeItsCollectiveIsOverIsWrongInSomeOrder)
   EXPECT_GT(num_wrong, 0);
 }
 
-TEST(PlayedGroups, ATensorIsFreedWhenItsCallHasBeenWaitedFor) {
+TEST(GuardedGroups, ATensorIsFreedWhenItsCallHasBeenWaitedFor) {
   in_each_order([](Communicator& group, at::Device device) {
     const guarded::Memory& memory = guarded::memory(device.index());
     guarded::queues().synchronize_all();
@@ -123,7 +123,7 @@ TEST(PlayedGroups, ATensorIsFreedWhenItsCallHasBeenWaitedFor) {
   });
 }
 
-TEST(PlayedGroups, CheckModeComparesCalls) {
+TEST(GuardedGroups, CheckModeComparesCalls) {
   WorldOptions options;
   options.check = true;
   EXPECT_THROW(run_device_ranks(
@@ -138,4 +138,4 @@ TEST(PlayedGroups, CheckModeComparesCalls) {
 }
 
 }  // namespace
-}  // namespace athanor::comm::played_groups_test
+}  // namespace athanor::comm::guarded_groups_test

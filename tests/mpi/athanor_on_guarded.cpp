@@ -18,7 +18,7 @@ const bool kOpened = [] {
   start_processors();
   set_thread_waits();
   ask_for_reproducible_library();
-  const auto library = own_folder() / "libathanor_played_devices.so";
+  const auto library = own_folder() / "libathanor_guarded_devices.so";
   if (::dlopen(library.c_str(), RTLD_NOW | RTLD_GLOBAL)) return true;
   std::fprintf(stderr, "cannot open %s: %s\n", library.c_str(), ::dlerror());
   std::exit(1);

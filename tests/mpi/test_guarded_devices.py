@@ -1,4 +1,4 @@
-"""Whole runs of several ranks, each a process with a device that the host plays (athanor_played.cpp)."""
+"""Whole runs of several ranks, each a process with a device that the host plays (athanor_on_guarded.cpp)."""
 import functools
 import functools
 import hashlib
@@ -31,15 +31,15 @@ LAYOUTS = {
 }
 
 
-class PlayedRun(RankRun):
+class GuardedRun(RankRun):
     """A run of the program that has such devices."""
 
     def __init__(self, program, folder, data, name):  # noqa: F811
         super().__init__(program, folder, data, name)
-        self.program = program("athanor_played")
+        self.program = program("athanor_on_guarded")
 
     def on_devices(self, launcher, ranks, *overrides, order="earliest", **options):
-        return self.on(launcher, ranks, ON_DEVICES, *overrides, env={"ATHANOR_PLAYED_ORDER": order}, **options)
+        return self.on(launcher, ranks, ON_DEVICES, *overrides, env={"ATHANOR_GUARDED_ORDER": order}, **options)
 
     def bits(self):
         """Returns the numbers of all steps, and hashes of the model and of what the last checkpoint holds."""
@@ -58,7 +58,7 @@ def devices(any_launcher, program, data, tmp_path_factory):  # noqa: F811
     @functools.cache
     def find(name):
         ranks, layout, _ = LAYOUTS[name]
-        return PlayedRun(program, tmp_path_factory.mktemp("devices"), data, "on_devices").on_devices(any_launcher, ranks, *layout)
+        return GuardedRun(program, tmp_path_factory.mktemp("devices"), data, "on_devices").on_devices(any_launcher, ranks, *layout)
 
     find("experts")
     return find
@@ -92,7 +92,7 @@ def test_a_layout_of_devices_trains_as_on_cpus_with_the_same_bits_in_two_orders(
     ranks, layout, fetches = LAYOUTS[name]
 
     def run(folder):
-        return PlayedRun(program, tmp_path, data, folder)
+        return GuardedRun(program, tmp_path, data, folder)
 
     on_cpus = run("on_cpus").on(open_mpi, ranks, ON_CPUS, *layout)
     others = [run(path).on(open_mpi, ranks, ON_CPUS, *layout, env={"ATHANOR_MATMUL": path}) for path in ("library", "avx2")]
@@ -116,7 +116,7 @@ def test_a_run_of_devices_that_was_killed_continues_with_the_bits_of_one_that_wa
         open_mpi, program, data, tmp_path, devices, fault):  # noqa: F811
     ranks, layout, _ = LAYOUTS["experts"]
     whole = devices("experts")
-    killed = PlayedRun(program, tmp_path, data, "killed")
+    killed = GuardedRun(program, tmp_path, data, "killed")
     script = with_fault_on(killed.program, 1, fault, tmp_path / "second_is_killed")
     code, out, err, seconds = open_mpi.run(ranks, script, "train", *killed.words([ON_DEVICES, *layout]))
     assert code != 0 and len(killed.metrics()) < 8 and seconds < SECONDS, out + err
@@ -130,7 +130,7 @@ def test_without_mpi_the_devices_have_the_same_bits_and_end_when_one_rank_is_kil
         open_mpi, torchrun, program, data, tmp_path, devices):  # noqa: F811
     ranks, layout, _ = LAYOUTS["sharded in bf16"]
     under_mpi = devices("sharded in bf16")
-    run = PlayedRun(program, tmp_path, data, "run")
+    run = GuardedRun(program, tmp_path, data, "run")
     script = with_fault_on(run.program, 1, "train.after_step:kill@5", tmp_path / "second_is_killed")
     code, out, err, seconds = torchrun.run(ranks, script, "train", *run.words([ON_DEVICES, *layout]))
     assert torchrun.codes == [78, 137] and not torchrun.ended and seconds < SECONDS, out + err
@@ -139,7 +139,7 @@ def test_without_mpi_the_devices_have_the_same_bits_and_end_when_one_rank_is_kil
 
 
 def test_a_rank_that_stands_still_ends_the_job_after_the_timeout(open_mpi, program, data, tmp_path):  # noqa: F811
-    run = PlayedRun(program, tmp_path, data, "run")
+    run = GuardedRun(program, tmp_path, data, "run")
     words = [*ENDLESS, ON_DEVICES, "parallelism.collective_timeout_s=8"]
     process = subprocess.Popen([open_mpi.path, *open_mpi.options, "-n", "2", run.program, "train", *run.words(words)],
                                env=dict(os.environ, OMP_NUM_THREADS="1"), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
@@ -158,18 +158,18 @@ def test_a_rank_that_stands_still_ends_the_job_after_the_timeout(open_mpi, progr
 
 @pytest.mark.parametrize("load", ["broadcast", "all_reduce"])
 def test_weights_that_one_rank_reads_reach_all_devices(open_mpi, program, data, tmp_path, load):  # noqa: F811
-    first = PlayedRun(program, tmp_path, data, "first").alone(ON_CPUS)
+    first = GuardedRun(program, tmp_path, data, "first").alone(ON_CPUS)
     begins = f"checkpoint.resume={first.folder / 'models' / 'step-00000008'}", "train.steps=10", f"checkpoint.load={load}"
-    one = PlayedRun(program, tmp_path, data, "one").alone(ON_CPUS, *begins)
-    many = PlayedRun(program, tmp_path, data, "many").on_devices(open_mpi, 2, *EXPERTS, *begins, order="3")
+    one = GuardedRun(program, tmp_path, data, "one").alone(ON_CPUS, *begins)
+    many = GuardedRun(program, tmp_path, data, "many").on_devices(open_mpi, 2, *EXPERTS, *begins, order="3")
     assert_same_training(one, many)
 
 
 @pytest.mark.slow
 def test_a_run_moves_from_devices_to_cpus_of_another_layout_and_back(open_mpi, program, data, tmp_path):  # noqa: F811
     constant = "optimizer.schedule=constant"
-    one = PlayedRun(program, tmp_path, data, "one").alone(ON_CPUS, constant, "train.global_batch_size=8")
-    many = PlayedRun(program, tmp_path, data, "many")
+    one = GuardedRun(program, tmp_path, data, "one").alone(ON_CPUS, constant, "train.global_batch_size=8")
+    many = GuardedRun(program, tmp_path, data, "many")
     (_, experts, _), shared = LAYOUTS["experts"], [*PIPELINE, *STATISTICS]
     batch = [constant, "train.global_batch_size=8"]
     many.on_devices(open_mpi, 2, *experts, *batch, "train.steps=3")
@@ -191,8 +191,8 @@ def test_generation_on_a_layout_of_devices_gives_the_text_of_transformers(open_m
     folder = make_model(tmp_path / "hf", model)
     prompts = make_prompts(5)
     for order in orders:
-        code, out, err, _ = open_mpi.run(ranks, program("athanor_played"), "generate", folder, "--device", "auto", "--max-new-tokens", 12,
+        code, out, err, _ = open_mpi.run(ranks, program("athanor_on_guarded"), "generate", folder, "--device", "auto", "--max-new-tokens", 12,
                                          "--batch-size", 3, *(word for prompt in prompts for word in ("--prompt", prompt)), *GREEDY, *layout,
-                                         env={"ATHANOR_PLAYED_ORDER": order})
+                                         env={"ATHANOR_GUARDED_ORDER": order})
         assert code == 0, out + err
         assert answers_of(out) == greedy_theirs(folder, prompts, 12)

@@ -1,6 +1,6 @@
-// played_layout CONFIG RANKS: trains a layout on ranks that are threads, on CPUs and on a device for each that the host
-// plays: in the earliest, the latest and a drawn order of the streams, and with sums along the tree
-// (parallelism.device_sums), as the library of the played devices adds, too. In the latest order the collectives of a
+// guarded_layout CONFIG RANKS: trains a layout on ranks that are threads, on CPUs and on a device for each that the
+// host plays: in the earliest, the latest and a drawn order of the streams, and with sums along the tree
+// (parallelism.device_sums), as the library of the guarded devices adds, too. In the latest order the collectives of a
 // device run one at a time, so that ranks which entered groups in different orders would block. Prints as one line of
 // JSON what differs, and what copies and waits there were; test_drawn_on_devices.py compares.
 
@@ -43,11 +43,11 @@ nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
                                    {"transfers", json_of(earliest.transfers)},
                                    {"promised", json_of(promised_transfers(config, ranks, earliest.dispatch))}};
   for (const auto& [name, order] : {std::pair{"latest", guarded::Order{Kind::kLatest}}, {"drawn", {Kind::kDrawn, 1}}}) {
-    comm::played_ways().one_at_a_time = order.kind == Kind::kLatest;
+    comm::guarded_ways().one_at_a_time = order.kind == Kind::kLatest;
     result["same_bits"][name] = earliest.same_bits(train_on_devices(config, ranks, {.order = order}));
   }
   RunConfig along_tree = config;
-  along_tree.parallelism.device_sums = "tree";  // as the library of the played devices adds, too
+  along_tree.parallelism.device_sums = "tree";  // as the library of the guarded devices adds, too
   result["same_bits"]["tree"] = earliest.same_bits(train_on_devices(along_tree, ranks, {.order = {Kind::kDrawn, 2}}));
   return result;
 }
@@ -57,7 +57,7 @@ nlohmann::ordered_json compare(const RunConfig& config, int ranks) {
 
 int main(int argc, char** argv) {
   using namespace athanor;
-  if (argc != 3) return fmt::print(stderr, "usage: played_layout CONFIG RANKS\n"), 2;
+  if (argc != 3) return fmt::print(stderr, "usage: guarded_layout CONFIG RANKS\n"), 2;
   const int ranks = std::atoi(argv[2]);
   at::set_num_threads(1);
   try {
