@@ -12,6 +12,15 @@ void for_each_group(const GroupOffsets& offsets, F f) {
   }
 }
 
+// Returns the matrix of a group; between those of two groups there may be other memory.
+template <class T>
+T* group_of(const Tensor& x_LMN, int64_t group) {
+  ATHANOR_ASSERT(x_LMN.scalar_type() == scalar_type_of<T>() && x_LMN.is_cpu());
+  ATHANOR_ASSERT(x_LMN.numel() == 0 || (x_LMN.stride(2) == 1 && x_LMN.stride(1) == x_LMN.size(2)) ||
+                 (x_LMN.size(2) == 1 && x_LMN.stride(1) == 1));
+  return static_cast<T*>(x_LMN.data_ptr()) + group * x_LMN.stride(0);
+}
+
 template <class T>
 std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const std::vector<GroupedProduct>& all) {
   std::vector<kernels::Product<T>> products;
@@ -19,7 +28,7 @@ std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const 
     for (const GroupedProduct& p : all) {
       const int64_t k = p.a_RK.size(1), n = p.out_RN.size(1), ld = p.b_transposed ? k : n;
       const auto factors = [&](const Tensor& a, const Tensor& b) -> typename kernels::Product<T>::Factors {
-        return {{pointer<T>(a) + begin * k, k, false}, {pointer<T>(b) + e * k * n, ld, p.b_transposed}};
+        return {{pointer<T>(a) + begin * k, k, false}, {group_of<T>(b, e), ld, p.b_transposed}};
       };
       kernels::Product<T> product{count, n, k, factors(p.a_RK, p.b_LKN)};
       if (p.second_a_RK.defined()) product.second = factors(p.second_a_RK, p.second_b_LKN);
@@ -39,7 +48,7 @@ std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const 
       const int64_t m = p.a_RM.size(1), n = p.b_RN.size(1);
       kernels::Product<T> product{
           m, n, count, {{pointer<T>(p.a_RM) + begin * m, m, true}, {pointer<T>(p.b_RN) + begin * n, n, false}}};
-      product.sum = pointer<float>(p.sum_LMN) + e * m * n;
+      product.sum = group_of<float>(p.sum_LMN, e);
       product.ld = n;
       products.push_back(product);
     }

@@ -20,12 +20,13 @@ struct GroupedProduct {
   Tensor second_a_RK = {}, second_b_LKN = {};
 };
 
-/// Computes the products. All tensors are in the compute type, contiguous. On tiles, every result is one sum over
+/// Computes the products. All tensors are in the compute type, contiguous, but for what lies between the matrices of b.
+/// On tiles, every result is one sum over
 /// ascending k. No bits depend on threads on any path.
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products);
 
-/// The update sum[e] += a[rows of e]ᵀ · b[rows of e] for each group e; sum [L, M, N] fp32. A group without rows leaves
-/// its sum as it is.
+/// The update sum[e] += a[rows of e]ᵀ · b[rows of e] for each group e; sum [L, M, N] fp32, whose matrices are
+/// contiguous. A group without rows leaves its sum as it is.
 struct GroupedOuterProduct {
   Tensor a_RM, b_RN, sum_LMN;
 };
