@@ -25,7 +25,7 @@ set(public_headers
   dataset/open_shards.h dataset/shard_access.h
   prepare/prepare.h)
 if(ATHANOR_CORE)
-  list(APPEND public_headers eval/score.h blocks/sparse_layer.h)
+  list(APPEND public_headers eval/score.h blocks/library/sparse_layer.h)
 endif()
 
 set(installed_libraries athanor_library)

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "blocks/sparse_layer.h"
+#include "blocks/library/sparse_layer.h"
 #include "dataset/loader.h"
 #include "dataset/mixture.h"
 #include "tokenizer/tokenizer.h"

@@ -5,6 +5,7 @@
         grouped_mm   torch's grouped matmul
         compiled     the same under torch.compile (a minute or more at first)
         module_list  a module for each expert, as in `transformers` 4.x
+        athanor      the block of our Python module, which must be installed
 Weights and their gradients are in --dtype (Athanor accumulates gradients in float32). It waits for turns; see pacing.py.
 """
 import argparse
@@ -56,6 +57,9 @@ def make_block(options):
         return ModuleListBlock(options.hidden, options.ffn, options.experts, options.topk)
     config = OlmoeConfig(hidden_size=options.hidden, intermediate_size=options.ffn, num_experts=options.experts,
                          num_experts_per_tok=options.topk)
+    if options.form == "athanor":
+        import athanor
+        return athanor.SparseBlock(config)
     config._experts_implementation = "eager" if options.form == "eager" else "grouped_mm"
     return OlmoeSparseMoeBlock(config)
 
@@ -65,7 +69,7 @@ def main():
     for name, value in (("tokens", 4096), ("hidden", 2048), ("ffn", 1024), ("experts", 64), ("topk", 8), ("threads", 2)):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--dtype", choices=("bfloat16", "float32"), default="bfloat16")
-    parser.add_argument("--form", choices=("eager", "grouped_mm", "compiled", "module_list"), default="grouped_mm")
+    parser.add_argument("--form", choices=("eager", "grouped_mm", "compiled", "module_list", "athanor"), default="grouped_mm")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.manual_seed(1)

@@ -11,7 +11,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
-#include "blocks/sparse_layer.h"
+#include "blocks/library/sparse_layer.h"
 
 namespace {
 

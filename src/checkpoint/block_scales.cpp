@@ -37,7 +37,8 @@ Quantization read_quantization(const nlohmann::json& config, bool stacks_experts
   const auto* given = JsonMembers(config, problems).find("quantization_config");
   if (!given) return {};
   const auto method = given->is_object() ? given->value("quant_method", nlohmann::json()) : nlohmann::json();
-  if (method == "mxfp4" && stacks_experts) return {.mxfp4 = true};  // whatever is packed, the tensors' names tell
+  if (method == "mxfp4" && stacks_experts)
+    return {.fp8 = {}, .mxfp4 = true};  // whatever is packed, the tensors' names tell
   if (method != "fp8") {
     problems.push_back(fmt::format("quantization_config with quant_method = {} is not supported, only {}",
                                    JsonMembers::shown(method), stacks_experts ? "\"mxfp4\" and \"fp8\"" : "\"fp8\""));

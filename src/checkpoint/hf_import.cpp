@@ -215,13 +215,14 @@ std::optional<HfFolder::Located> HfFolder::locate_packed(const ParameterSpec& pa
   if (!tensors || !stored_.contains(tensors->blocks)) return std::nullopt;
   const auto *blocks = claim({.tensor = tensors->blocks, .shape = tensors->blocks_shape}, problems, Dtype::kU8),
              *scales = claim({.tensor = tensors->scales, .shape = tensors->scales_shape}, problems, Dtype::kU8);
-  Located located{.num_elements = parameter.num_elements()};
+  Located located;
+  located.num_elements = parameter.num_elements();
   if (!blocks || !scales) return located;
   for (HfPart& part : packed_parts(parameter))
     located.segments.push_back({.file = blocks->file,
                                 .tensor = blocks->tensor,
                                 .part = std::move(part),
-                                .packed = PackedFile{scales->file, {blocks->tensor, scales->tensor}}});
+                                .packed = PackedFile{scales->file, {blocks->tensor, scales->tensor, {}, {}}}});
   return located;
 }
 

@@ -60,6 +60,9 @@ int64_t common_batch(const TrainConfig& train) {
 void resolve_defaults(RunConfig& config, const std::function<bool(std::string_view key)>& is_set) {
   choose_experts(config.model, is_set);
   choose_latents(config.model, is_set);
+  const Family* family = find_family(config.model.family);
+  const bool has_folders = !config.model.from.empty() || !family || !family->architecture.empty();
+  if (!has_folders && !is_set("checkpoint.model_interval")) config.checkpoint.model_interval = 0;
   auto& train = config.train;
   if (!is_set("train.validation_interval")) train.validation_interval.is_auto = true;
   if (train.dtype == "auto" || !is_set("train.dtype")) {

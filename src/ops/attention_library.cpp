@@ -120,9 +120,8 @@ namespace library {
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options) {
-  const auto in_steps = [documents](const Tensor& q, const Tensor& k, const Tensor& v,
-                                    const AttentionOptions& options) {
-    return portable::attention(q, k, v, documents, options);
+  const auto in_steps = [documents](const auto& queries, const auto& keys, const auto& of_values, const auto& with) {
+    return portable::attention(queries, keys, of_values, documents, with);
   };
   if (options.sinks.defined()) return attend_with_sinks(q, k, v, options, in_steps);
   if (options.needs_steps()) return in_steps(q, k, v, options);

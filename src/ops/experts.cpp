@@ -41,7 +41,8 @@ struct Experts : torch::autograd::Function<Experts> {
     const Tensor dweights_TK = at::zeros_like(weights_TK);
     const ExpertRowGradients rows = backward_rows({{}, saved[2], saved[3]}, dy_RD, weights_TK, route, w, dweights_TK);
     add_down_gradients(rows, dy_RD, weights_TK, route, w);
-    add_gate_up_gradients(rows, gather_tokens(x_TD, route), route, w);
+    const Tensor x_RD = gather_tokens(x_TD, route);
+    add_gate_up_gradients(rows, x_RD, route, w);
     const Tensor& dx_RD = dy_RD;  // no longer needed
     input_gradients(rows, route, w, dx_RD);
     return {combine_rows(dx_RD, {}, route, x_TD.size(0)), dweights_TK, Tensor(), Tensor(), Tensor()};

@@ -292,7 +292,7 @@ TOGETHER = [
                    "sliding_window": 6, "num_hidden_layers": 3, "norm_topk_prob": True}),
     ("deepseek_v2", {"num_hidden_layers": 3, "first_k_dense_replace": 1, "topk_method": "group_limited_greedy", "n_group": 3, "topk_group": 2, "routed_scaling_factor": 1.5}),
     ("deepseek_v3", {"num_nextn_predict_layers": 0}),
-    ("gpt_oss", {"head_dim": 12, "sliding_window": 6, "num_hidden_layers": 3, "swiglu_limit": 3.0}),
+    ("gpt_oss", {"head_dim": 12, "sliding_window": 6, "num_hidden_layers": 3, "swiglu_limit": 3.0, "rope_parameters": YARN}),
     ("gemma2", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": None}),
     ("gemma3_text", {"head_dim": 12, "query_pre_attn_scalar": 20, "sliding_window": 6, "final_logit_softcapping": 8.0,
                      "layer_types": ["full_attention", "sliding_attention"], "rope_parameters": {

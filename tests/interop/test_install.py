@@ -24,7 +24,7 @@ sys.path.insert(0, str(ROOT / "tests" / "mpi"))
 import launchers  # noqa: E402
 
 LINES = ["the quick brown fox", "jumps over the lazy dog " * 12, "é 漢字", "and runs from it, again and again"]
-WITH_LIBTORCH = {"blocks/sparse_layer.h"}
+WITH_LIBTORCH = {"blocks/library/sparse_layer.h"}
 SHORT = ["train.steps=2", "optimizer.warmup_steps=1"]
 POSITIONS = 64  # the most that the model takes; the second line has more tokens
 

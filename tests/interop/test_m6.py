@@ -4,6 +4,7 @@ import math
 import pytest
 import torch
 from rounding import Reference
+from runs import make_data
 from safetensors.torch import load_file, save_file
 
 EOS = 0
@@ -126,7 +127,8 @@ def test_logits_losses_and_every_gradient_are_those_of_a_plain_model(documents, 
     assert set(ours) == set(reference.values)
 
 
-def test_a_run_of_m6_trains_and_its_export_is_refused_by_name(athanor, data, tmp_path):
+def test_a_run_of_m6_trains_and_its_export_is_refused_by_name(athanor, tmp_path):
+    data = make_data(athanor, tmp_path)
     settings = ["train.steps=3", "train.global_batch_size=4", "data.seq_len=32", f"data.path={data}", "model.vocab_size=320",
                 f"train.run_dir={tmp_path / 'run'}", "checkpoint.interval=3", "train.validation_interval=0", "optimizer.warmup_steps=1"]
     (tmp_path / "m6.toml").write_text(CONFIG)

@@ -59,7 +59,7 @@ def pack_experts(folder):
         experts, columns, rows = tensors.pop(name).shape  # as [experts, in, out]
         blocks = torch.randint(0, 256, (experts, rows, columns // 32, 16), dtype=torch.uint8)
         scales = torch.randint(100, 140, (experts, rows, columns // 32), dtype=torch.uint8)
-        scales[0, 0, 0], scales[0, 1, 0] = 0, 253  # the smallest, and the largest that makes finite numbers
+        scales[0, 0, 0], scales[0, 1, 0] = 0, 252  # the smallest, and the largest that makes finite numbers
         tensors |= {f"{name}_blocks": blocks, f"{name}_scales": scales}
         expected[name] = convert_moe_packed_tensors(blocks, scales, dtype=torch.bfloat16)
     described = json.loads((folder / "config.json").read_text())

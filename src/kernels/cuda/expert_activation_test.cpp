@@ -110,7 +110,7 @@ TEST_P(ExpertActivationOn, AnotherUnitThanSwiGluHasTheValuesOfItsFormulaAndNoGra
   with_each_type([&](auto tag) {
     using T = decltype(tag);
     const int64_t width = 37, n = kRows * width;
-    const auto gate = numbers<T>(n, 7), up = numbers<T>(n, 8), dout = numbers<T>(n, 9);
+    const auto gate = numbers<T>(n, 7, 4), up = numbers<T>(n, 8, 4), dout = numbers<T>(n, 9);
     const auto weights = numbers<float>(kChosen, 10);
     const auto g = put(gate), u = put(up), act = put(garbage<T>(kMostRows * width)),
                du = put(garbage<T>(kMostRows * width));

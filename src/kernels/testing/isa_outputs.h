@@ -180,6 +180,18 @@ class IsaOutputs {
     expert_activation_backward(gate.data(), up.data(), dact.data(), dup.data(), act.data(), weights.data(),
                                choice_of_row.data(), dweights.data(), 0, 4, kWidth);
     keep(type + " expert dgate", dact), keep(type + " expert dup", dup), keep(type + " expert dweights", dweights);
+    const GatedUnit clamped{.slope = 1.702f, .limit = 0.8f, .offset = 1};
+    expert_activation_backward(gate.data(), up.data(), dact.data(), dup.data(), act.data(), weights.data(),
+                               choice_of_row.data(), dweights.data(), 0, 4, kWidth, clamped);
+    keep(type + " clamped act", act), keep(type + " clamped dgate", dact), keep(type + " clamped dup", dup);
+    expert_gelu_backward(up.data(), dact.data(), act.data(), weights.data(), choice_of_row.data(), dweights.data(), 0,
+                         4, kWidth);
+    keep(type + " expert gelu", act), keep(type + " expert gelu's gradient", dact);
+    const std::vector<int64_t> first_row = {0, 1, 4};
+    const ExpertBias<T> bias{gate.data(), first_row.data(), 2, kWidth, 0};
+    add_expert_bias(bias, weights.data(), choice_of_row.data(), act.data(), 0, 4, kWidth);
+    expert_bias_backward(bias, act.data(), choice_of_row.data(), dweights.data(), 0, 4, kWidth);
+    keep(type + " expert bias", act), keep(type + " expert bias's dweights", dweights);
   }
 
   template <class T>
@@ -237,11 +249,15 @@ class IsaOutputs {
     std::vector<T> out(kGroup * kHeadDim);
     std::vector<float> scratch(static_cast<size_t>(cache_attention_scratch(kLength, kGroup, kHeadDim)));
     cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f, 0,
-                       scratch.data());
+                       nullptr, scratch.data());
     keep(type + " cache attention", out);
     cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f, 2.0f,
-                       scratch.data());
+                       nullptr, scratch.data());
     keep(type + " capped cache attention", out);
+    const auto sinks = numbers<float>(kGroup, 38);
+    cache_attention<T>({keys.data(), values.data(), kLd, kLength}, q.data(), out.data(), kGroup, kHeadDim, 0.15f, 0,
+                       sinks.data(), scratch.data());
+    keep(type + " cache attention with sinks", out);
   }
 
   template <class T>

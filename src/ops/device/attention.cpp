@@ -83,8 +83,8 @@ Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const Docume
     // The lengths of documents would become part of the graph.
     ATHANOR_CHECK_AS(Error, documents.empty() || !Graph::is_recording(),
                      "attention document by document while a graph is recorded");
-    const auto by_spans = [documents](const auto& q, const auto& k, const auto& v, const AttentionOptions& options) {
-      return attention_by_spans(q, k, v, documents, options);
+    const auto by_spans = [documents](const auto& queries, const auto& keys, const auto& of_values, const auto& with) {
+      return attention_by_spans(queries, keys, of_values, documents, with);
     };
     return options.sinks.defined() ? attend_with_sinks(q, k, v, options, by_spans) : by_spans(q, k, v, options);
   }

@@ -1,4 +1,4 @@
-#include "blocks/sparse_layer.h"
+#include "blocks/library/sparse_layer.h"
 
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -89,9 +89,10 @@ void check(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& ids_TK, c
 Tensor expert_layer(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& ids_TK, const Tensor& gate_up_EGD,
                     const Tensor& down_EDF) {
   check(x_TD, weights_TK, ids_TK, gate_up_EGD, down_EDF);
-  const Tensor gate_up = gate_up_EGD.contiguous(), down = down_EDF.contiguous(), ids = ids_TK.contiguous();
-  if (at::GradMode::is_enabled()) return ExpertLayer::apply(x_TD.contiguous(), weights_TK, ids, gate_up, down);
-  return ops::experts(x_TD, weights_TK, ids, experts_of(gate_up, down), 0, down.size(0));
+  const Tensor gate_up = gate_up_EGD.contiguous(), down = down_EDF.contiguous(), ids = ids_TK.contiguous(),
+               x = x_TD.contiguous(), weights = weights_TK.contiguous();
+  if (at::GradMode::is_enabled()) return ExpertLayer::apply(x, weights, ids, gate_up, down);
+  return ops::experts(x, weights, ids, experts_of(gate_up, down), 0, down.size(0));
 }
 
 SparseLayerResult sparse_layer(const Tensor& x, const Tensor& router_ED, const Tensor& gate_up_EGD,

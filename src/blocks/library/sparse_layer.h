@@ -10,7 +10,8 @@ namespace athanor::inline blocks {
 
 /// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), e = ids[t, k]: ops::experts,
 /// which computes only chosen experts. Gradients of x, weights and all experts' matrices are those of autograd; the
-/// matrices' are summed in fp32. The bits depend on no number of threads.
+/// matrices' are summed in fp32. A graph goes backward once, and gradients of gradients are refused. The bits depend on
+/// no number of threads.
 /// @param x_TD           bf16 or fp32, as the matrices.
 /// @param weights_TK     fp32.
 /// @param ids_TK         int64; no token names an expert twice. Negative ids are ignored.
