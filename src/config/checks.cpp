@@ -326,14 +326,14 @@ std::vector<std::string> find_balance_contradictions(const RunConfig& config) {
       "train.micro_batch_size ({}): no other layout would have the same pools; use \"sequence\" or \"global\"",
       moe.balance_group, train.micro_batch_size);
   // The experts of a model that comes from a folder are known when it is read.
-  if (moe.balance == Balance::kSwipe && data.seq_len > 0 && model.num_experts > 0 && group_tokens <= kMaxStepTokens) {
+  if (needs_equal_shares(moe.balance) && data.seq_len > 0 && model.num_experts > 0 && group_tokens <= kMaxStepTokens) {
     const int64_t choices = moe.balance_group * data.seq_len * model.num_experts_per_tok;
     found.require(
         choices % model.num_experts == 0,
-        "moe.balance swipe: {} experts cannot have equal shares of the {} choices of a group "
+        "moe.balance {}: {} experts cannot have equal shares of the {} choices of a group "
         "(moe.balance_group {} · data.seq_len {} · model.num_experts_per_tok {}); choose numbers whose product "
         "model.num_experts divides",
-        model.num_experts, choices, moe.balance_group, data.seq_len, model.num_experts_per_tok);
+        moe.balance.word(), model.num_experts, choices, moe.balance_group, data.seq_len, model.num_experts_per_tok);
   }
   return found.take();
 }

@@ -34,6 +34,11 @@ inline constexpr auto kWords<Balance> = words<Balance>({{"none", Balance::kNone}
                                                         {"swipe", Balance::kSwipe},
                                                         {"forced_uniform", Balance::kForcedUniform}});
 
+/// True if what a rule makes of a group depends on what its tokens chose.
+constexpr bool reads_choices(Balance rule) { return rule != Balance::kNone && rule != Balance::kForcedUniform; }
+/// True if the experts' shares of a group are equal, so that their number must divide the group's choices.
+constexpr bool needs_equal_shares(Balance rule) { return rule == Balance::kSwipe; }
+
 /// The choices that an expert beyond its capacity keeps.
 enum class CapacityOrder {
   kScore,     ///< those with the highest scores, of equal ones the earlier; a token may lose its place to a later one

@@ -71,8 +71,8 @@ kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const T
   const int64_t groups = num_sequences / options.group_sequences;
   const kernels::cuda::ChoiceGroups in{groups, ids_TK.size(0) / std::max<int64_t>(groups, 1), ids_TK.size(1),
                                        num_experts};
-  ATHANOR_CHECK_AS(Error, options.kind != Balance::kSwipe || in.choices() % num_experts == 0,
-                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, in.choices());
+  ATHANOR_CHECK_AS(Error, !needs_equal_shares(options.kind) || in.choices() % num_experts == 0,
+                   "{} experts cannot have equal shares of {} choices", num_experts, in.choices());
   return in;
 }
 

@@ -70,7 +70,7 @@ class HostRouter : public RouterForm {
                        const Tensor& scores_TK, int64_t num_experts) const override;
 };
 
-/// In torch ops. For SWIPE the host waits: each of its choices depends on all earlier ones of the group.
+/// In torch ops. A balancing rule that has no form in them is computed by the host, which waits.
 class PortableRouter : public RouterForm {
   bool is_queued() const override { return true; }
   Scores compute_scores(const Tensor& logits_TE, const kernels::RouterRule& rule) const override;
@@ -103,7 +103,7 @@ struct NoiseNumbers {
 NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence);
 
 /// Returns the balance groups of choices.
-/// @throws ConfigError if they do not fit the sequences; Error if SWIPE cannot even them out.
+/// @throws ConfigError if they do not fit the sequences; Error if the experts cannot have equal shares of them and the rule needs that.
 kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const Tensor& ids_TK, int64_t num_sequences,
                                           int64_t num_experts);
 

@@ -72,10 +72,9 @@ BalanceRows balance_rows(const RouteCall& call, const TokenRows& rows) {
   comm::Communicator& ranks = *call.options.balance_ranks;
   in.num_sequences *= ranks.size();
   in.first = ranks.rank() * rows.chosen_TK.size(0);
-  // Forced uniform routing reads no choices.
-  in.chosen_TK = options.kind == Balance::kForcedUniform
-                     ? at::empty({ranks.size() * rows.chosen_TK.size(0), call.rule.k}, rows.chosen_TK.options())
-                     : gather_rows(ranks, rows.chosen_TK);
+  in.chosen_TK = reads_choices(options.kind)
+                     ? gather_rows(ranks, rows.chosen_TK)
+                     : at::empty({ranks.size() * rows.chosen_TK.size(0), call.rule.k}, rows.chosen_TK.options());
   if (in.scores_TE.defined()) in.scores_TE = gather_rows(ranks, in.scores_TE);
   return in;
 }

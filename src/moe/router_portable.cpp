@@ -37,17 +37,18 @@ Tensor drop_over_capacity(const Tensor& ids_GC, const Tensor& scores_GC, int64_t
   return over.sum();
 }
 
-// On the host, which waits: a choice of SWIPE depends on all earlier ones of the group.
-Tensor swipe_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_t k, int64_t num_experts) {
+// A rule in which a choice depends on all earlier ones of the group, and not on scores, is computed by the host.
+Tensor balance_on_host(const BalanceOptions& options, const Tensor& ids_GC, int64_t k, int64_t num_experts) {
   const Tensor ids = ops::fetch(ids_GC).clone();
-  int64_t moved = 0;
+  BalanceCounts counts;
   const auto choices = static_cast<size_t>(ids.size(1));
   for (int64_t g = 0; g < ids.size(0); ++g) {
     const std::span group(ids.data_ptr<int64_t>() + g * ids.size(1), choices);
-    moved += balance_group(options, group, {}, k, num_experts).moved;
+    const BalanceCounts of_group = balance_group(options, group, {}, k, num_experts);
+    counts.moved += of_group.moved, counts.dropped += of_group.dropped;
   }
   ids_GC.copy_(ops::send(ids, ids_GC.device()));
-  return at::full({}, moved, ids_GC.options());
+  return ops::send(at::tensor({counts.moved, counts.dropped}, at::kLong), ids_GC.device());
 }
 
 }  // namespace
@@ -83,16 +84,15 @@ Tensor PortableRouter::balance_groups(const BalanceOptions& options, const Tenso
                                       int64_t num_groups, int64_t num_experts) const {
   const Tensor ids_GC = ids_TK.view({num_groups, -1}), none = at::zeros({}, ids_TK.options());
   switch (options.kind) {
-    case Balance::kNone: break;
+    case Balance::kNone: return at::stack({none, none});
     case Balance::kCapacity: {
       const int64_t capacity = expert_capacity(options.capacity_factor, ids_GC.size(1), num_experts);
       const Tensor scores_GC = scores_TK.defined() ? scores_TK.reshape(ids_GC.sizes()) : Tensor();
       return at::stack({none, drop_over_capacity(ids_GC, scores_GC, num_experts, capacity, options.order)});
     }
-    case Balance::kSwipe: return at::stack({swipe_on_host(options, ids_GC, ids_TK.size(1), num_experts), none});
     case Balance::kForcedUniform: return at::stack({force_uniform(ids_GC, ids_TK.size(1), num_experts), none});
+    default: return balance_on_host(options, ids_GC, ids_TK.size(1), num_experts);
   }
-  return at::stack({none, none});
 }
 
 Tensor gather_rows(comm::Communicator& ranks, const Tensor& rows) {

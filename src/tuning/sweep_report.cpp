@@ -84,8 +84,8 @@ std::string sweep_table(const SweepReport& report) {
   return text;
 }
 
-std::string sweep_json(const SweepReport& report) {
-  ordered_json all = {{"command", "lr-find"},
+std::string sweep_json(const SweepReport& report, const std::string& command) {
+  ordered_json all = {{"command", command},
                       {"steps", report.range.steps},
                       {"from", report.range.from},
                       {"to", report.range.to},

@@ -70,8 +70,8 @@ std::string width_table(const WidthReport& report) {
   return text + meaning(report);
 }
 
-std::string width_json(const WidthReport& report) {
-  ordered_json all = {{"command", "lr-find --widths"},
+std::string width_json(const WidthReport& report, const std::string& command) {
+  ordered_json all = {{"command", command},
                       {"optimizer", report.config.optimizer.name},
                       {"scaling", report.config.optimizer.scaling.word()},
                       {"base_width", report.config.optimizer.base_width},

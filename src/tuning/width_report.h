@@ -22,8 +22,8 @@ std::vector<WidthRate> enclosed_rates(const WidthReport& report);
 /// Returns a table for people, and what it means for the target.
 std::string width_table(const WidthReport& report);
 
-/// Returns the report as one line of JSON (docs/lr-find.md).
-std::string width_json(const WidthReport& report);
+/// Returns the report of a command as one line of JSON (docs/lr-find.md).
+std::string width_json(const WidthReport& report, const std::string& command);
 
 /// Returns the losses over the rates, a curve for each width, with a mark at its best rate.
 Figure width_figure(const WidthReport& report);

@@ -209,8 +209,7 @@ class Comparer {
     const StepNumbers &a = layout_.step(step), &b = one_.step(step);
     int64_t off = 0;
     for (size_t i = 0; i < std::min(a.chosen.size(), b.chosen.size()); ++i) off += std::abs(a.chosen[i] - b.chosen[i]);
-    const bool by_scores = config_.moe.balance == Balance::kCapacity || config_.moe.balance == Balance::kSwipe;
-    const bool few = off <= 2 * kTokens && (off > 0 || (by_scores && !b.chosen.empty()));
+    const bool few = off <= 2 * kTokens && (off > 0 || (reads_choices(config_.moe.balance) && !b.chosen.empty()));
     const double share = static_cast<double>(kTokens) / static_cast<double>(std::max<int64_t>(1, b.targets));
     result_.near_tie = few && a.targets == b.targets && std::abs(a.loss - b.loss) <= share * b.loss;
   }

@@ -98,7 +98,7 @@ void find_for_optimizers(const LrFindArguments& given, const std::vector<RunConf
                        world);
   const RateRange range{given.from, given.to, steps};
   const SweepReport report{runs.configs().front(), range, sweep_rates(runs, range)};
-  show_found(given, world, sweep_table(report), sweep_json(report), sweep_figure(report));
+  show_found(given, world, sweep_table(report), sweep_json(report, "lr-find"), sweep_figure(report));
   const auto faults = sweep_faults(report);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
@@ -121,7 +121,7 @@ void find_over_widths(const LrFindArguments& given, const RunConfig& config, int
   const ShortRuns runs(
       made_of_each(configs, [&](const RunConfig& each) { return grid_config(each, steps, each.optimizer.lr); }), world);
   const WidthReport report{config, steps, rates[1] / rates[0], try_widths(runs, rates)};
-  show_found(given, world, width_table(report), width_json(report), width_figure(report));
+  show_found(given, world, width_table(report), width_json(report, "lr-find --widths"), width_figure(report));
   const auto faults = width_faults(report);
   ATHANOR_CHECK(faults.empty(), "{}", join(faults, "\n"));
 }
