@@ -5,7 +5,7 @@
 //
 // With r = optimizer.base_width / model.hidden_size, factors of the standard deviation and of the learning rate:
 //
-//   class    parameters                                 deviation   adamw   sgd   muon
+//   class    parameters                                 deviation   adamw   SGD   muon
 //   input    embedding, positions, norms, biases         1           1       1/r   1
 //   hidden   attention, feed-forward layers, experts    sqrt(r)     r       1     1 or sqrt(r)
 //   output   output layer, routers                      r           r       r     r
@@ -34,7 +34,8 @@ double width_ratio(const OptimizerConfig& optimizer, const ModelConfig& model);
 double initial_factor(WidthClass width, double ratio);
 
 /// Returns the factor of the learning rate.
-/// @param optimizer  the one that updates the parameter: adamw, sgd or muon (config/checks.h refuses mup with others).
+/// @param optimizer  the one that updates the parameter; its row (config/optimizer_table.h) has a rule, since
+///                   config/checks.h refuses mup with others.
 /// @param muon_scale  as in the configuration.
 double rate_factor(const std::string& optimizer, MuonScale muon_scale, WidthClass width, double ratio);
 

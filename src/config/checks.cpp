@@ -215,6 +215,13 @@ void check_stages(const RunConfig& config, Findings& found) {
   for (const auto& stage : stages) check(stage.name.empty() ? "" : stage.name + ": ", stage.config);
 }
 
+std::vector<std::string> optimizers_with_width_rule() {
+  std::vector<std::string> names;
+  for (const OptimizerRow& row : optimizer_table())
+    if (row.width_rule) names.push_back(row.name);
+  return names;
+}
+
 }  // namespace
 
 bool is_resolved(const ModelConfig& model) { return model.from.empty() || model.written.resolved; }
@@ -282,10 +289,10 @@ std::vector<std::string> find_scaling_contradictions(const RunConfig& config) {
                 "optimizer.lr and model.initializer_range hold");
   for (const std::string& name : named_optimizers(o)) {
     found.require(
-        optimizer_row(name).has_width_rule,
+        optimizer_row(name).width_rule.has_value(),
         "optimizer.scaling \"mup\": how the rates of {} follow the width is not known; set it to \"none\", or "
-        "the optimizer's name to adamw, sgd or muon",
-        name);
+        "the optimizer's name to one of {}",
+        name, join(optimizers_with_width_rule()));
   }
   const Family* family = find_family(config.model.family);
   found.require(!family || (!family->scales_embedding && family->norm_offset == 0 && !family->latent_attention),

@@ -8,8 +8,14 @@ namespace athanor::inline config {
 
 const std::vector<OptimizerRow>& optimizer_table() {
   static const std::vector<OptimizerRow> kTable = {
-      {.name = "adamw", .state = {"exp_avg", "exp_avg_sq"}, .options = {"betas", "eps"}, .has_width_rule = true},
-      {.name = "sgd", .state = {"momentum"}, .options = {"momentum", "nesterov"}, .has_width_rule = true},
+      {.name = "adamw",
+       .state = {"exp_avg", "exp_avg_sq"},
+       .options = {"betas", "eps"},
+       .width_rule = WidthRule{.input = 0, .hidden = 1, .output = 1}},
+      {.name = "sgd",
+       .state = {"momentum"},
+       .options = {"momentum", "nesterov"},
+       .width_rule = WidthRule{.input = -1, .hidden = 0, .output = 1}},
       {.name = "lamb",
        .state = {"exp_avg", "exp_avg_sq"},
        .options = {"betas", "eps"},
@@ -25,7 +31,7 @@ const std::vector<OptimizerRow>& optimizer_table() {
        .options = {"momentum", "nesterov", "newton_schulz_steps", "newton_schulz_coefficients", "newton_schulz_dtype",
                    "muon_scale"},
        .needs = {.home_matrices = true},
-       .has_width_rule = true},
+       .width_rule = WidthRule{.input = 0, .hidden = 0, .output = 1}},  // with keller_jordan; see arch/width_scaling.h
   };
   return kTable;
 }

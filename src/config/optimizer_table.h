@@ -4,6 +4,7 @@
 // A further one is a row in optimizer_table.cpp, with its options in optimizer_config.h; a class in optim/ with a line
 // in optim/optimizer_set.cpp; and its replay in verify/replay/ with a line in replay.cpp there.
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,13 +18,19 @@ struct OptimizerNeeds {
   bool second_backward = false;  ///< a second backward, for gradients of the loss on other labels (Sophia)
 };
 
+/// How learning rates follow the width: the power of r in the rate of each class of parameters (arch/width_scaling.h).
+/// A power is −1, 0, 1/2 or 1.
+struct WidthRule {
+  double input, hidden, output;
+};
+
 struct OptimizerRow {
   std::string name;
   std::vector<std::string> state;         ///< kinds of state: a fp32 number for each element of a parameter
   std::vector<std::string_view> options;  ///< its fields of [optimizer], of those that only some optimizers have
   OptimizerNeeds needs = {};
-  bool has_width_rule = false;       ///< arch/width_scaling.h has the rule of its rates
-  bool decays_in_direction = false;  ///< its decay is a part of a direction whose length is chosen
+  std::optional<WidthRule> width_rule = {};  ///< none: not known
+  bool decays_in_direction = false;          ///< its decay is a part of a direction whose length is chosen
 };
 
 /// Returns the rows, in the order in which messages list them.
