@@ -103,7 +103,8 @@ struct NoiseNumbers {
 NoiseNumbers noise_numbers(const RouterNoise& noise, int64_t logits_of_sequence);
 
 /// Returns the balance groups of choices.
-/// @throws ConfigError if they do not fit the sequences; Error if the experts cannot have equal shares of them and the rule needs that.
+/// @throws ConfigError if they do not fit the sequences; Error if the experts cannot have equal shares of them and the
+/// rule needs that.
 kernels::cuda::ChoiceGroups choice_groups(const BalanceOptions& options, const Tensor& ids_TK, int64_t num_sequences,
                                           int64_t num_experts);
 

@@ -18,8 +18,8 @@ struct SweepReport {
 /// Returns lines for people: how the rates were tried, and a row for each optimizer.
 std::string sweep_table(const SweepReport& report);
 
-/// Returns the report of a command as one line of JSON (docs/lr-find.md). Numbers that do not exist, and losses that are not finite,
-/// are null.
+/// Returns the report of a command as one line of JSON (docs/lr-find.md). Numbers that do not exist, and losses that
+/// are not finite, are null.
 std::string sweep_json(const SweepReport& report, const std::string& command);
 
 /// Returns the losses over the rates, with marks at the rate of steepest descent and the cautious one. A curve ends
