@@ -29,6 +29,7 @@ class BuildWithCMake(build_ext):
         target.parent.mkdir(parents=True, exist_ok=True)
         shutil.copyfile(folder / "_athanor.so", target)
         for library in folder.glob("libathanor*.so*"):
+            (target.parent / library.name).unlink(missing_ok=True)  # a link is not written over
             shutil.copy(library, target.parent, follow_symlinks=False)
 
 

@@ -33,7 +33,7 @@ std::string MoeShape::name() const {
 
 double memory_bytes(const MoeShape& s) {
   const double size = s.dtype == at::kFloat ? 4 : 2;
-  const double weights = 3.0 * double(s.experts) * double(s.hidden) * double(s.ffn);
+  const double weights = double(s.form.num_matrices()) * double(s.experts) * double(s.hidden) * double(s.ffn);
   const double rows = double(s.tokens) * double(s.topk);
   return weights * (2 * size + 4) + rows * size * (3 * double(s.hidden) + 6 * double(s.ffn));
 }
@@ -42,9 +42,9 @@ MoeBlock::MoeBlock(const MoeShape& s, bool uniform, at::Device device)
     : shape_(s), uniform_(uniform), x_TD_(sent(normal({s.tokens, s.hidden}, 1, 1, s.dtype), device).requires_grad_()),
       dy_TD_(sent(normal({s.tokens, s.hidden}, 1, 2, s.dtype), device)),
       router_ED_(weight({s.experts, s.hidden}, 3, s.dtype, device)),
-      experts_{weight({s.experts, s.ffn, s.hidden}, 4, s.dtype, device),
-               weight({s.experts, s.ffn, s.hidden}, 5, s.dtype, device),
-               weight({s.experts, s.hidden, s.ffn}, 6, s.dtype, device)},
+      experts_(ops::make_experts(
+          s.form, s.experts, s.ffn, s.hidden,
+          [&, seed = uint64_t{4}](at::IntArrayRef shape) mutable { return weight(shape, seed++, s.dtype, device); })),
       uniform_ids_TK_(
           sent(at::arange(s.tokens * s.topk, at::kLong).remainder(s.experts).view({s.tokens, s.topk}), device)) {}
 

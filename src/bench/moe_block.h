@@ -15,9 +15,12 @@ using at::Tensor;
 struct MoeShape {
   int64_t tokens, hidden, ffn, experts, topk;
   at::ScalarType dtype = at::kBFloat16;
+  ops::ExpertForm form = {};
 
   double router_flops() const { return 2.0 * double(tokens) * double(hidden) * double(experts); }
-  double expert_flops() const { return 2.0 * double(tokens) * double(topk) * 3.0 * double(hidden) * double(ffn); }
+  double expert_flops() const {
+    return 2.0 * double(tokens) * double(topk) * double(form.num_matrices()) * double(hidden) * double(ffn);
+  }
   std::string name() const;
 };
 
@@ -34,6 +37,7 @@ class MoeBlock {
   Subject subject() const;
 
   /// Compares outputs and all gradients of sampled tokens and of sampled experts' rows with fp64 values, at this shape.
+  /// For SwiGLU without biases only.
   /// @throws Error if one is outside its derived bound.
   /// @return what was verified, as a sentence.
   std::string verify() const;

@@ -180,7 +180,8 @@ MoeShape moe_shape(const RunConfig& c) {
           c.model.expert_intermediate_size(),
           c.model.num_experts,
           c.model.num_experts_per_tok,
-          ops::scalar_type(precision_of(c).compute)};
+          ops::scalar_type(precision_of(c).compute),
+          form_of_experts(make_sparse(c.model, 0, ""))};
 }
 
 StepPart sparse_part(const Shapes& s) {

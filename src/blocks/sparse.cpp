@@ -73,4 +73,8 @@ Tensor SparseBlock::forward(const TensorParallelInput& x, std::vector<moe::Routi
   return y_TD.view(x.replicated.sizes());
 }
 
+ops::ExpertForm form_of_experts(const SparseSpec& spec) {
+  return {!spec.gate.empty(), !spec.down_bias.empty(), spec.unit};
+}
+
 }  // namespace athanor::inline blocks

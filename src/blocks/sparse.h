@@ -56,4 +56,7 @@ class SparseBlock {
   std::shared_ptr<moe::Dispatch> dispatch_;
 };
 
+/// Returns what the experts of a layer compute.
+ops::ExpertForm form_of_experts(const SparseSpec& spec);
+
 }  // namespace athanor::inline blocks

@@ -4,12 +4,15 @@
 #include <array>
 #include <cmath>
 
+#include "base/error.h"
+
 namespace athanor::inline checkpoint {
 namespace {
 
 constexpr int64_t kNumbersOfScale = 32;  // numbers with one scale
 constexpr int64_t kBytesOfScale = 16;    // two numbers each, the first in the low bits
 constexpr int kScaleBias = 127;
+constexpr int kNoScale = 255;  // E8M0's only NaN
 
 // E2M1: sign, two bits of exponent, one of mantissa.
 constexpr std::array<float, 16> kValues = {0.0f,  0.5f,  1.0f,  1.5f,  2.0f,  3.0f,  4.0f,  6.0f,
@@ -44,8 +47,11 @@ void read_packed_fours(const SafetensorsFile& blocks_file, const SafetensorsFile
   for (int64_t i = first; i < end; ++i) {
     const auto in_blocks = static_cast<size_t>(i - first_block * kNumbersOfScale);
     const uint8_t pair = bytes[in_blocks / 2], four = in_blocks % 2 == 0 ? pair & 0x0F : pair >> 4;
-    out[static_cast<size_t>(i - first)] =
-        std::ldexp(kValues[four], static_cast<int>(scales[in_blocks / kNumbersOfScale]) - kScaleBias);
+    const int scale = scales[in_blocks / kNumbersOfScale];
+    ATHANOR_CHECK_CHECKPOINT(scale != kNoScale, "{}: the scale of numbers {} to {} is no number (byte 255)",
+                             tensors.scales, i / kNumbersOfScale * kNumbersOfScale,
+                             i / kNumbersOfScale * kNumbersOfScale + kNumbersOfScale - 1);
+    out[static_cast<size_t>(i - first)] = std::ldexp(kValues[four], scale - kScaleBias);
   }
 }
 

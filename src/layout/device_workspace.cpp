@@ -97,7 +97,8 @@ double AttentionCall::logsumexp_bytes() const {
 }
 
 double AttentionCall::mask_bytes() const {
-  if (soft_cap && !sinks) return 2 * scores_bytes() + (bf16 ? 3 * 4 * tokens() * heads * head_dim : 0);
+  if (sinks) return 0;
+  if (soft_cap) return 2 * scores_bytes() + (bf16 ? 3 * 4 * tokens() * heads * head_dim : 0);
   const bool hides = window > 0 && window < seq_len;
   return hides && kernel == AttentionKernel::kOther ? 5 * seq_len * seq_len : 0;
 }

@@ -45,14 +45,15 @@ void check_overlaps(const std::vector<OptimizerGroupConfig>& groups, const Inven
 
 void check_muon(const OptimizerConfig& optimizer, const Inventory& inventory, std::vector<std::string>& lines) {
   const auto groups = parameter_groups(optimizer);
+  const auto dims = [](const ParameterSpec& spec) { return spec.shape.size() - (spec.is_expert() ? 1 : 0); };
   const auto vector = std::ranges::find_if(inventory, [&](const ParameterSpec& spec) {
-    return spec.shape.size() < 2 && group_of(groups, spec.name, spec.role).optimizer == "muon";
+    return dims(spec) < 2 && group_of(groups, spec.name, spec.role).optimizer == "muon";
   });
   if (vector != inventory.end())
     lines.push_back(
-        fmt::format("optimizer.groups: muon updates matrices, and {} is a vector of {} elements; give it another "
+        fmt::format("optimizer.groups: muon updates matrices, and {} is a vector of {} elements{}; give it another "
                     "optimizer, such as adamw",
-                    vector->name, vector->num_elements()));
+                    vector->name, vector->shape.back(), vector->is_expert() ? " for each expert" : ""));
 }
 
 void check_qk_clip(const RunConfig& config, std::vector<std::string>& lines) {

@@ -82,6 +82,10 @@ TEST(ParameterGroups, WhatMatchesNothingOverlapsOrIsNoMatrixIsRefused) {
             "is in one");
   c.optimizer.groups = {{.match = {"model.norm.weight"}, .name = "muon"}};
   EXPECT_NE(faults_of(c).find("muon updates matrices, and model.norm.weight is a vector"), std::string::npos);
+  c.model.family = "gpt_oss", c.model.num_experts = 4, c.model.num_experts_per_tok = 1;
+  c.optimizer.groups = {{.match = {"*.experts.*"}, .name = "muon"}};
+  EXPECT_NE(faults_of(c).find("elements for each expert; give it another optimizer"), std::string::npos)
+      << faults_of(c);
   c = two_layers("qwen3");
   c.optimizer.qk_clip = 100;
   EXPECT_NE(faults_of(c).find("qwen3 normalises queries and keys"), std::string::npos) << faults_of(c);

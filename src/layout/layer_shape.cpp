@@ -84,8 +84,8 @@ LayerShape layer_shape(const RunConfig& config, int64_t seq_len, const Layout& l
                  .bf16 = s.width == 2};
   if (config.data.attention_scope == AttentionScope::kDocument)
     s.attention.documents = count_table_documents(config.train.micro_batch_size, seq_len);
-  s.attention.soft_cap = m.attn_logit_softcapping > 0;
-  s.attention.sinks = !family_of(m).names.sinks.empty();
+  s.attention.soft_cap = s.on_device && m.attn_logit_softcapping > 0;  // on a CPU's tiles both cost nothing
+  s.attention.sinks = s.on_device && !family_of(m).names.sinks.empty();
   if (uses_cuda_libraries(config, multiplier)) s.attention.kernel = attention_kernel(s.attention);
   return s;
 }

@@ -188,8 +188,10 @@ void check_cuts(const RunConfig& config, const std::vector<TrainingStage>& stage
   const auto& p = config.parallelism;
   if (is_resolved(config.model)) {
     for (const auto& line : find_split_faults(config.model, p)) found.require(false, "{}", line);
-    for (const auto& line : find_tensor_faults(config.model, p.tensor_parallel_degree))
-      found.require(false, "{}", line);
+    if (find_contradictions(config.model).empty()) {
+      for (const auto& line : find_tensor_faults(config.model, p.tensor_parallel_degree))
+        found.require(false, "{}", line);
+    }
   }
   std::vector<int64_t> looked_at;
   for (const auto& stage : stages) {

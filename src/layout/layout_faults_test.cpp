@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/text.h"
+#include "config/checks.h"
 #include "config/toml_reader.h"
 #include "layout/layout.h"
 
@@ -27,6 +28,12 @@ TEST(LayoutFaults, WhatFitsHasNone) {
   EXPECT_EQ(faults_of({}, 1), "");
   EXPECT_EQ(faults_of({"parallelism.expert_parallel_degree=4"}, 4), "");
   EXPECT_EQ(faults_of({"parallelism.data_parallel_replicate_degree=2", "parallelism.expert_parallel_degree=4"}, 4), "");
+}
+
+TEST(LayoutFaults, AModelThatContradictsItselfIsNotCutAmongTensorRanks) {
+  auto config = config_with({"parallelism.tensor_parallel_degree=2", "train.global_batch_size=4"});
+  config.model.num_attention_heads = 0;
+  EXPECT_EQ(join(find_layout_faults(config, 2), "\n"), "");
 }
 
 TEST(LayoutFaults, AWorldOfAnotherSizeIsToldWithTheProduct) {
@@ -294,7 +301,9 @@ TEST(LayoutFaults, AModelFromAFolderIsCutWhenItIsRead) {
   config.train.micro_batch_size = 1;
   EXPECT_EQ(find_layout_faults(config, 80), std::vector<std::string>{});
   config.model.num_hidden_layers = 3;
+  config.model.num_experts = 4, config.model.num_experts_per_tok = 2;
   config.model.written.resolved = true;  // as after reading the folder
+  EXPECT_EQ(join(find_contradictions(config.model)), "");
   EXPECT_EQ(find_layout_faults(config, 80).size(), 3u) << join(find_layout_faults(config, 80), "\n");
 }
 

@@ -58,7 +58,8 @@ std::shared_ptr<moe::Dispatch> make_dispatch(const RunConfig& config, const Mesh
                                    m.num_experts,
                                    compute_type(config),
                                    device,
-                                   most_of_expert(config)};
+                                   most_of_expert(config),
+                                   form_of_experts(make_sparse(m, 0, ""))};
     const auto tuned = moe::tune_dispatch(mesh.world().all(), mesh.group(GroupKind::kExpert), shape, options, file);
     if (mesh.is_first() && !tuned.remembered) log::info("{}", tuned.table);
     options = tuned.options;

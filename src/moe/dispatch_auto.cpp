@@ -100,8 +100,7 @@ Layer make_layer(const DispatchShape& shape, int64_t ranks, int rank) {
   return {x.to(shape.device),
           weights.to(shape.device).requires_grad_(),
           ids.to(shape.device),
-          {weight({local, shape.intermediate, shape.hidden}), weight({local, shape.intermediate, shape.hidden}),
-           weight({local, shape.hidden, shape.intermediate})},
+          ops::make_experts(shape.form, local, shape.intermediate, shape.hidden, weight),
           {}};
 }
 
@@ -133,10 +132,14 @@ void run_round(std::vector<Trial*> trials, Layer& layer, comm::Communicator& wor
   for (size_t i = 0; i < trials.size(); ++i) trials[i]->seconds.push_back(seconds.const_data_ptr<double>()[i]);
 }
 
+std::string text_of(const ops::ExpertForm& form) {
+  return (form.is_gated ? "" : " of two matrices") + std::string(form.has_biases ? " with biases" : "");
+}
+
 std::string key_of(const DispatchShape& s, const DispatchOptions& given, int world, int experts) {
   return fmt::format(
-      "{} tokens of {}, {} of {} experts of {}{}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks",
-      s.tokens, s.hidden, s.k, s.num_experts, s.intermediate,
+      "{} tokens of {}, {} of {} experts of {}{}{}, {}{}; {} ranks, {} for the experts, {} a node; {}, {} chunks",
+      s.tokens, s.hidden, s.k, s.num_experts, s.intermediate, text_of(s.form),
       s.most_of_expert < 0 ? "" : fmt::format(" with at most {} tokens of a rank", s.most_of_expert),
       c10::toString(s.dtype), ops::traits_of(s.device).on_kind, world, experts, given.inner_ranks, word_of(given.kind),
       given.chunks);

@@ -19,6 +19,7 @@ struct DispatchShape {
   at::ScalarType dtype = at::kFloat;
   at::Device device = at::kCPU;  ///< the device of the tensors and of the expert group
   int64_t most_of_expert = -1;   ///< KnownTokens::most_of_expert; choices beyond it are dropped
+  ops::ExpertForm form = {};
 };
 
 struct TunedDispatch {

@@ -67,6 +67,20 @@ ExpertWeights ExpertWeights::with_values(const std::vector<Tensor>& values) cons
   return same;
 }
 
+ExpertWeights make_experts(const ExpertForm& form, int64_t experts, int64_t intermediate, int64_t hidden,
+                           const std::function<Weight(at::IntArrayRef)>& make) {
+  ExpertWeights w;
+  w.unit = form.unit;
+  if (form.is_gated) w.gate_LFD = make({experts, intermediate, hidden});
+  w.up_LFD = make({experts, intermediate, hidden});
+  w.down_LDF = make({experts, hidden, intermediate});
+  if (!form.has_biases) return w;
+  if (form.is_gated) w.gate_bias_LF = make({experts, intermediate});
+  w.up_bias_LF = make({experts, intermediate});
+  w.down_bias_LD = make({experts, hidden});
+  return w;
+}
+
 Tensor experts(const Tensor& x_TD, const Tensor& weights_TK, const Tensor& expert_ids_TK, const ExpertWeights& weights,
                int64_t first_local_expert, int64_t num_local_experts, CombineWeights combine) {
   if (device::takes(x_TD))

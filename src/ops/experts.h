@@ -2,6 +2,7 @@
 // The expert computation of a sparse MoE layer, without router and communication. Source: Optimus §3.1, Algorithm 1,
 // stages 2–5.
 
+#include <functional>
 #include <vector>
 
 #include "base/combine_weights.h"
@@ -9,6 +10,15 @@
 #include "ops/tensor.h"
 
 namespace athanor::ops {
+
+/// What experts compute, without their sizes.
+struct ExpertForm {
+  bool is_gated = true;     ///< with three matrices, not two
+  bool has_biases = false;  ///< each matrix has one
+  GatedUnit unit = {};
+
+  int64_t num_matrices() const { return is_gated ? 3 : 2; }
+};
 
 /// Weights of the experts held here. L local experts, F intermediate, D hidden.
 struct ExpertWeights {
@@ -27,6 +37,11 @@ struct ExpertWeights {
   /// Returns the same with these values, in the order of all(), and no gradients.
   ExpertWeights with_values(const std::vector<Tensor>& values) const;
 };
+
+/// Returns experts of this form with the weights that `make` returns for each shape, gate, up and down in this order
+/// and then their biases.
+ExpertWeights make_experts(const ExpertForm& form, int64_t experts, int64_t intermediate, int64_t hidden,
+                           const std::function<Weight(at::IntArrayRef)>& make);
 
 /// Returns y [T, D] with y[t] = Σ_k weights[t, k] · down_e(silu(gate_e x[t]) · up_e x[t]), or with another unit than
 /// SwiGLU and with biases of the three products, where e = expert_ids[t, k], over the experts in [first_local_expert,

@@ -97,6 +97,13 @@ def test_wrong_shapes_and_types_are_named(module):
         block(x.half(), ids, torch.ones(5, 1))
 
 
+def test_gradients_of_gradients_are_refused(module):
+    x = torch.randn(5, 8, requires_grad=True)
+    y = module.Experts(4, 8, 6)(x, torch.zeros(5, 1, dtype=torch.long), torch.ones(5, 1))
+    with pytest.raises(RuntimeError, match="no gradients of gradients"):
+        torch.autograd.grad(y.sum(), x, create_graph=True)
+
+
 def test_another_torch_is_refused(module, monkeypatch):
     monkeypatch.setattr(torch, "__version__", "1.13.0")
     for name in [name for name in sys.modules if name == "athanor"]:

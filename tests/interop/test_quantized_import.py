@@ -97,6 +97,10 @@ def test_packed_experts_with_other_or_missing_scales_are_refused_by_name(athanor
     assert f"{name} has shape [3, 8, 1], expected [3, 64, 1]" in refusal(athanor, tmp_path / "hf")
     save_file(tensors | {name: scales.float()}, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
     assert f"{name} is F32, expected U8" in refusal(athanor, tmp_path / "hf")
+    no_number = scales.clone()
+    no_number[2, 63, 0] = 255
+    save_file(tensors | {name: no_number}, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
+    assert "is no number (byte 255)" in refusal(athanor, tmp_path / "hf")
     save_file(tensors | {name: scales}, tmp_path / "hf" / "model.safetensors", {"format": "pt"})
     assert 'only "mxfp4" and "fp8"' in refusal(athanor, tmp_path / "hf", quant_method="awq")
 

@@ -32,9 +32,13 @@ struct Kept : torch::CustomClassHolder {
   Tensor x, weights, y;
   ops::ExpertWeights experts;
 
+  // Buckets get memory when backward needs them.
   void add_buckets() {
     for (Weight* weight : {&experts.gate_LFD, &experts.up_LFD, &experts.down_LDF})
-      weight->grad = at::empty(weight->value.sizes(), x.options().dtype(at::kFloat));
+      weight->grad = at::empty({0}, x.options().dtype(at::kFloat));
+  }
+  void fill_buckets() const {
+    for (const Weight& weight : experts.all()) weight.grad.resize_(weight.value.sizes()).zero_();
   }
 };
 
@@ -53,10 +57,11 @@ struct ExpertLayer : torch::autograd::Function<ExpertLayer> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
+    ATHANOR_CHECK_AS(Error, !at::GradMode::is_enabled(), "sparse layer: it has no gradients of gradients");
     const auto capsule = ctx->saved_data["kept"].toCapsule();
     const auto& kept = static_cast<const Kept&>(*capsule);
     const Tensor gate = kept.experts.gate_LFD.grad, up = kept.experts.up_LFD.grad, down = kept.experts.down_LDF.grad;
-    for (const Tensor& bucket : {gate, up, down}) bucket.zero_();
+    kept.fill_buckets();
     const auto of_inputs = torch::autograd::grad({kept.y}, {kept.x, kept.weights}, {grads[0]});
     const auto type = kept.x.scalar_type();
     return {of_inputs[0], of_inputs[1], Tensor(), at::cat({gate.to(type), up.to(type)}, 1), down.to(type)};

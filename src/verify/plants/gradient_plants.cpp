@@ -87,7 +87,7 @@ bool lose_routers(const TrainState& s, const Bucket& bucket, const Tensor& value
   bool lost = false;
   for (const BucketEntry& entry : s.model.parameters.table()) {
     const FlatRange held = intersect(entry.range(), bucket.range);
-    if (held.size() == 0 || !entry.name.ends_with("mlp.gate.weight")) continue;
+    if (held.size() == 0 || entry.role != Role::kRouter) continue;
     lost |= lose_others(values.narrow(0, held.begin - bucket.range.begin, held.size()), *s.model.plan.of(bucket).sum);
   }
   return lost;
