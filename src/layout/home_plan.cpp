@@ -87,10 +87,10 @@ class Planner {
     }
     for (const BucketEntry& entry : input_.table) {
       if (!input_.selects(entry)) continue;
-      ATHANOR_ASSERT(entry.global_shape.size() >= 2);
       const size_t dim = first_matrix_dim(entry);
+      ATHANOR_ASSERT(entry.global_shape.size() == dim + 2);
       HomeMatrix matrix{&entry, {}, entry.global_shape[dim], entry.global_shape[dim + 1], cut_dim_of_matrix(entry), {}};
-      if (matrix.cut_dim >= 0) matrix.parts = input_.parts(entry);
+      if (matrix.cut_dim >= 0) matrix.parts = parts_of_tensor_ranks(entry, tensor());
       const double work = home_work(matrix.rows, matrix.columns);
       const int64_t stacked = dim == 0 ? 1 : entry.global_shape[0],
                     here = count_matrices(entry.replication, entry.extent), first = dim == 0 ? 0 : entry.offset[0];
@@ -188,7 +188,9 @@ std::vector<int> assign_homes(const std::vector<HomeJob>& jobs, const std::vecto
   return homes;
 }
 
-size_t first_matrix_dim(const BucketEntry& entry) { return entry.global_shape.size() > 2 ? 1 : 0; }
+size_t first_matrix_dim(const BucketEntry& entry) {
+  return entry.replication.is_expert() || entry.global_shape.size() > 2 ? 1 : 0;
+}
 
 int cut_dim_of_matrix(const BucketEntry& entry) {
   const size_t first = first_matrix_dim(entry);
@@ -196,6 +198,21 @@ int cut_dim_of_matrix(const BucketEntry& entry) {
     if (entry.extent[d] != entry.global_shape[d]) return static_cast<int>(d - first);
   }
   return -1;
+}
+
+std::vector<TensorPart> parts_of_tensor_ranks(const BucketEntry& entry, int ranks) {
+  const int cut = cut_dim_of_matrix(entry);
+  if (cut < 0) return {};
+  const size_t dim = first_matrix_dim(entry) + static_cast<size_t>(cut);
+  const int64_t whole = entry.global_shape[dim];
+  // Fewer key heads than ranks: neighbours hold the same one.
+  const int64_t different = entry.replication == Replication::kKeyValue ? whole / entry.extent[dim] : ranks;
+  std::vector<TensorPart> parts;
+  for (int r = 0; r < ranks; ++r) {
+    const int64_t index = r * different / ranks, begin = whole * index / different;
+    parts.push_back({begin, whole * (index + 1) / different - begin});
+  }
+  return parts;
 }
 
 bool HomeMatrix::takes_part_of(int tensor_rank) const {

@@ -40,6 +40,9 @@ struct TensorPart {
 size_t first_matrix_dim(const BucketEntry& entry);
 /// Which dim of the matrices of a parameter tensor ranks cut: 0 (rows) or 1 (columns); −1: each holds them whole.
 int cut_dim_of_matrix(const BucketEntry& entry);
+/// Returns the part of its matrices that each of `ranks` tensor ranks holds, by the rule of held_parameters; empty if
+/// they are not cut.
+std::vector<TensorPart> parts_of_tensor_ranks(const BucketEntry& entry, int ranks);
 
 /// A whole matrix of which this rank holds a part.
 struct HomeMatrix {
@@ -98,8 +101,6 @@ struct HomePlanInput {
   int rank = 0;
   ShardingKind sharding = ShardingKind::kNone;
   std::function<bool(const BucketEntry&)> selects;  ///< parameters with at least two dims; the same on all ranks
-  /// The parts of a parameter's matrices, by tensor rank; called where cut_dim_of_matrix is not −1.
-  std::function<std::vector<TensorPart>(const BucketEntry&)> parts;
 };
 /// Every rank of a stage gets the same homes. Time: the matrices of the stage times the ranks that hold each.
 HomePlan plan_homes(const HomePlanInput& input);

@@ -22,23 +22,8 @@ struct RankPlan {
     table = make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank));
     const ShardingKind kind = config.parallelism.sharding;
     buckets = lay_out_buckets(table, make_sharding(layout, rank, kind, bucket_elements(config)));
-    const auto parts = [&](const BucketEntry& entry) { return parts_of(config, layout, rank, entry.name); };
     plan = plan_homes(
-        {table, buckets, layout, rank, kind, [](const BucketEntry& entry) { return is_muon_role(entry.role); }, parts});
-  }
-
-  static std::vector<TensorPart> parts_of(const RunConfig& config, const Layout& layout, int rank,
-                                          const std::string& name) {
-    std::vector<TensorPart> parts;
-    for (const int peer : layout.group_of(GroupKind::kTensor, rank)) {
-      for (const BucketEntry& entry :
-           make_bucket_entries(held_parameters(config.model, config.parallelism, layout, peer))) {
-        if (entry.name != name) continue;
-        const size_t dim = entry.extent.size() - 2 + static_cast<size_t>(std::max(0, cut_dim_of_matrix(entry)));
-        parts.push_back({entry.offset[dim], entry.extent[dim]});
-      }
-    }
-    return parts;
+        {table, buckets, layout, rank, kind, [](const BucketEntry& entry) { return is_muon_role(entry.role); }});
   }
 
   std::vector<BucketEntry> table;
@@ -51,6 +36,30 @@ TEST(AssignHomes, TheMostWorkComesFirstAndGoesWhereThereIsTheLeast) {
   EXPECT_EQ(assign_homes({{2, 0}, {9, 0}, {3, 1}, {3, 1}}, candidates), (std::vector<int>{1, 0, 1, 2}));
   EXPECT_EQ(assign_homes({{1, 1}, {1, 1}, {1, 1}}, candidates), (std::vector<int>{1, 2, 1}));
   EXPECT_TRUE(assign_homes({}, candidates).empty());
+}
+
+TEST(PartsOfTensorRanks, AreWhatTheRanksHold) {
+  const RunConfig config = parse_run_config(
+      "model.family = \"qwen3_moe\"\nmodel.hidden_size = 48\nmodel.num_attention_heads = 12\n"
+      "model.num_key_value_heads = 2\nmodel.num_hidden_layers = 1\nmodel.num_experts = 4\n"
+      "model.moe_intermediate_size = 24\nmodel.vocab_size = 50\nparallelism.tensor_parallel_degree = 4\n",
+      "run.toml");
+  const Layout layout(config, 4);
+  std::vector<std::vector<BucketEntry>> of_ranks;
+  for (int rank = 0; rank < 4; ++rank)
+    of_ranks.push_back(make_bucket_entries(held_parameters(config.model, config.parallelism, layout, rank)));
+  int cut = 0;
+  for (size_t i = 0; i < of_ranks[0].size(); ++i) {
+    if (cut_dim_of_matrix(of_ranks[0][i]) < 0) continue;
+    std::vector<TensorPart> held;
+    for (const auto& table : of_ranks) {
+      const auto dim = first_matrix_dim(table[i]) + static_cast<size_t>(cut_dim_of_matrix(table[i]));
+      held.push_back({table[i].offset[dim], table[i].extent[dim]});
+    }
+    for (const auto& table : of_ranks) EXPECT_EQ(parts_of_tensor_ranks(table[i], 4), held) << table[i].name;
+    ++cut;
+  }
+  EXPECT_EQ(cut, 9);  // embedding, output, four of attention, three of experts
 }
 
 TEST(HomePlan, NoRankOfMula7BAndQwen3With30BHasMoreThan15PercentAboveTheMean) {

@@ -12,21 +12,6 @@
 namespace athanor::inline layout {
 namespace {
 
-// The parts of each parameter that the tensor ranks of a rank hold, in their order.
-std::map<std::string, std::vector<TensorPart>> parts_of_tensor_ranks(const RunConfig& config, const Layout& layout,
-                                                                     int rank) {
-  std::map<std::string, std::vector<TensorPart>> parts;
-  for (const int peer : layout.group_of(GroupKind::kTensor, rank)) {
-    for (const BucketEntry& entry :
-         make_bucket_entries(held_parameters(config.model, config.parallelism, layout, peer))) {
-      if (entry.extent.size() < 2) continue;
-      const size_t dim = first_matrix_dim(entry) + static_cast<size_t>(std::max(0, cut_dim_of_matrix(entry)));
-      parts[entry.name].push_back({entry.offset[dim], entry.extent[dim]});
-    }
-  }
-  return parts;
-}
-
 void add_muon(const HomePlan& plan, const Layout& layout, int rank, UpdateCost& cost) {
   int64_t largest = 0, all = 0;
   std::map<GroupKind, RankTraffic> by_group;
@@ -78,9 +63,8 @@ UpdateCost count_update_cost(const RunConfig& config, const Layout& layout, int 
     if (each.needs.second_backward)
       cost.second_backwards = 1.0 / static_cast<double>(config.optimizer.hessian_interval);
     if (!each.needs.home_matrices) continue;
-    const auto parts = parts_of_tensor_ranks(config, layout, rank);
-    const HomePlan plan = plan_homes({table, buckets, layout, rank, config.parallelism.sharding, updated_by(each.name),
-                                      [&](const BucketEntry& entry) { return parts.at(entry.name); }});
+    const HomePlan plan =
+        plan_homes({table, buckets, layout, rank, config.parallelism.sharding, updated_by(each.name)});
     add_muon(plan, layout, rank, cost);
   }
   return cost;

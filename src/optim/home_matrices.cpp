@@ -135,13 +135,10 @@ void copy_part_of_home(const HomePlan& plan, const Values& values, bool to_whole
 
 }  // namespace
 
-HomeMatrices::HomeMatrices(const ParameterStore& store, const ShardPlan& shards)
-    : store_(store), shards_(shards), parts_(share_tensor_parts(store, shards)) {}
-
 HomePlan HomeMatrices::plan(const std::vector<const BucketEntry*>& entries) const {
   const auto selects = [&](const BucketEntry& entry) { return std::ranges::find(entries, &entry) != entries.end(); };
-  return plan_homes({store_.table(), store_.buckets(), shards_.mesh().layout(), shards_.mesh().rank(), shards_.kind(),
-                     selects, [this](const BucketEntry& entry) { return parts_.at(&entry); }});
+  return plan_homes(
+      {store_.table(), store_.buckets(), shards_.mesh().layout(), shards_.mesh().rank(), shards_.kind(), selects});
 }
 
 void HomeMatrices::update(const HomePlan& plan, const Tensor& flat,
@@ -173,30 +170,6 @@ void HomeMatrices::update(const HomePlan& plan, const Tensor& flat,
     from == plan.data_index ? from_data.send(to, values.in_part(matrix, range))
                             : from_data.receive(from, values.in_flat(range));
   from_data.run(flat.options());
-}
-
-TensorParts share_tensor_parts(const ParameterStore& store, const ShardPlan& shards) {
-  TensorParts parts;
-  comm::Communicator& ranks = shards.mesh().host_group(GroupKind::kTensor);
-  if (ranks.size() == 1) return parts;
-  const auto& table = store.table();
-  const auto entries = static_cast<int64_t>(table.size());
-  const Tensor own = at::zeros({entries, 2}, at::kLong), all = at::empty({ranks.size(), entries, 2}, at::kLong);
-  auto* number = own.data_ptr<int64_t>();
-  for (const BucketEntry& entry : table) {
-    const int cut = cut_dim_of_matrix(entry);
-    const size_t dim = first_matrix_dim(entry) + static_cast<size_t>(cut < 0 ? 0 : cut);
-    *number++ = cut < 0 ? 0 : entry.offset[dim];
-    *number++ = cut < 0 ? 0 : entry.extent[dim];
-  }
-  ranks.all_gather(all, own).wait();
-  const auto numbers = all.accessor<int64_t, 3>();
-  for (int64_t e = 0; e < entries; ++e) {
-    const BucketEntry* entry = &table[static_cast<size_t>(e)];
-    if (cut_dim_of_matrix(*entry) < 0) continue;
-    for (int r = 0; r < ranks.size(); ++r) parts[entry].push_back({numbers[r][e][0], numbers[r][e][1]});
-  }
-  return parts;
 }
 
 }  // namespace athanor::inline optim

@@ -3,7 +3,6 @@
 // result back to every rank that owns a piece.
 
 #include <functional>
-#include <map>
 #include <span>
 #include <vector>
 
@@ -13,13 +12,6 @@
 
 namespace athanor::inline optim {
 
-/// The part of each parameter of `store` that tensor ranks cut (cut_dim_of_matrix), by tensor rank; empty without
-/// tensor ranks.
-using TensorParts = std::map<const BucketEntry*, std::vector<TensorPart>>;
-
-/// Collective over kTensor: the ranks tell each other where their parts begin and how long they are.
-TensorParts share_tensor_parts(const ParameterStore& store, const ShardPlan& shards);
-
 /// Matrices of one shape on their home rank.
 struct HomeStack {
   Tensor values;                            ///< fp32 [matrices, rows, columns]
@@ -28,8 +20,8 @@ struct HomeStack {
 
 class HomeMatrices {
  public:
-  /// `store` and `shards` must outlive this. Collective over kTensor: the ranks tell each other which parts they hold.
-  HomeMatrices(const ParameterStore& store, const ShardPlan& shards);
+  /// `store` and `shards` must outlive this.
+  HomeMatrices(const ParameterStore& store, const ShardPlan& shards) : store_(store), shards_(shards) {}
 
   /// Returns the plan for the parameters of `entries`, which has pointers into the store's table.
   HomePlan plan(const std::vector<const BucketEntry*>& entries) const;
@@ -47,7 +39,6 @@ class HomeMatrices {
  private:
   const ParameterStore& store_;
   const ShardPlan& shards_;
-  TensorParts parts_;
 };
 
 }  // namespace athanor::inline optim

@@ -35,8 +35,8 @@ OptimizerSetup configured_optimizers(const RunConfig& config);
 
 class OptimizerSet {
  public:
-  /// Makes the optimizers and the services that they need. `store` and `shards` must outlive this. Collective over
-  /// kTensor if an optimizer needs whole matrices. @throws ConfigError if more than one needs a second backward.
+  /// Makes the optimizers and the services that they need. `store` and `shards` must outlive this.
+  /// @throws ConfigError if more than one needs a second backward.
   OptimizerSet(OptimizerSetup setup, const ModelConfig& model, ParameterStore& store, const ShardPlan& shards);
 
   const OptimizerPlan& plan() const { return plan_; }

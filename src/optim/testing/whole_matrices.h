@@ -41,7 +41,6 @@ class WholeMatrices {
 
   const ParameterStore& store_;
   const ShardPlan& plan_;
-  TensorParts parts_;
 };
 
 // The dim of the whole parameter that tensor ranks cut; −1 if they hold it whole.
@@ -50,8 +49,7 @@ inline int64_t cut_dim(const BucketEntry& entry) {
   return cut < 0 ? -1 : static_cast<int64_t>(first_matrix_dim(entry)) + cut;
 }
 
-inline WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan)
-    : store_(store), plan_(plan), parts_(share_tensor_parts(store, plan)) {}
+inline WholeMatrices::WholeMatrices(const ParameterStore& store, const ShardPlan& plan) : store_(store), plan_(plan) {}
 
 inline void WholeMatrices::gather(const Bucket& bucket, const std::function<bool(const BucketEntry&)>& selects,
                                   const Read& read, const Visit& visit) const {
@@ -73,13 +71,13 @@ inline void WholeMatrices::gather(const Bucket& bucket, const std::function<bool
   if (comm::Communicator* ranks = plan_.of(bucket).gather) ranks->all_gather(values, in_bucket(owned)).wait();
   for (const BucketEntry* entry : selected) {
     const Tensor held = in_bucket(entry->range()).view(entry->extent);
-    visit(*entry, parts_.contains(entry) ? joined(*entry, held) : held);
+    visit(*entry, cut_dim_of_matrix(*entry) < 0 ? held : joined(*entry, held));
   }
 }
 
 inline Tensor WholeMatrices::joined(const BucketEntry& entry, const Tensor& held) const {
   comm::Communicator& ranks = plan_.mesh().group(GroupKind::kTensor);
-  const auto& parts = parts_.at(&entry);
+  const auto parts = parts_of_tensor_ranks(entry, ranks.size());
   const int64_t dim = cut_dim(entry), largest = std::ranges::max(parts, {}, &TensorPart::size).size;
   // Parts may differ in size, and an all-gather takes equal ones.
   std::vector<int64_t> shape = entry.extent;
