@@ -113,6 +113,7 @@ void Communicator::count(const Call& call) {
     traffic_->bytes_to[r] += to[r];
     (supernode(r) == supernode(static_cast<size_t>(rank_)) ? traffic_->bytes_inside : traffic_->bytes_outside) += to[r];
   }
+  if (traffic_watch_) traffic_watch_->sends(*this, collective, std::accumulate(to.begin(), to.end(), int64_t{0}));
 }
 
 // Starts to compare this call with those of the other ranks.

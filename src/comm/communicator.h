@@ -77,6 +77,7 @@ class Communicator;
 class DeviceCalls;
 class SendWatch;
 class StallWatch;
+class TrafficWatch;
 struct CallRecord;
 
 /// A handle of a collective that has been started. Copies refer to the same collective.
@@ -184,6 +185,9 @@ class Communicator {
   /// Shows `watch` what this rank sends in collectives from now on; null: to no one. It must outlive the group, or be
   /// replaced before its end. Messages (send) are not shown.
   void show_sends(SendWatch* watch) { watch_ = watch; }
+  /// Shows `watch` the bytes of each call from now on; null: to no one. It must outlive the group, or be replaced
+  /// before its end.
+  void show_traffic(TrafficWatch* watch) { traffic_watch_ = watch; }
   /// On a device: shows `watch` where streams of the caller wait for the calls that begin from now on, messages too.
   /// Calls keep it as long as they are not complete.
   void show_stalls(std::shared_ptr<StallWatch> watch) { stalls_ = std::move(watch); }
@@ -219,6 +223,7 @@ class Communicator {
   int rank_;
   int64_t num_calls_ = 0, num_pair_calls_ = 0;  ///< pairs are counted separately: the other ranks make no such call
   SendWatch* watch_ = nullptr;
+  TrafficWatch* traffic_watch_ = nullptr;
   std::shared_ptr<StallWatch> stalls_;
   std::shared_ptr<SpanLog> spans_;
   std::shared_ptr<Traffic> traffic_;  ///< a Pending may outlive its group

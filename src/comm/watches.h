@@ -3,6 +3,8 @@
 
 #include <cstdint>
 
+#include "base/collective.h"
+
 namespace at {
 class Tensor;
 }
@@ -22,6 +24,15 @@ class SendWatch {
   ///                Values that are written into it are sent.
   /// @param for_maximum  the ranks' maximum is taken: −∞ then means that this rank has none.
   virtual void about_to_send(const Communicator& group, int64_t number, const at::Tensor& sent, bool for_maximum) = 0;
+};
+
+/// Counts what a rank sends in the calls of a group, in their order; messages between two ranks are among them.
+class TrafficWatch {
+ public:
+  virtual ~TrafficWatch() = default;
+  /// Called on the caller's thread when a call starts.
+  /// @param collective  kAllToAll for an uneven one, too.
+  virtual void sends(const Communicator& group, Collective collective, int64_t bytes) = 0;
 };
 
 /// Sees where a stream of a device waits for collectives and messages of a group.

@@ -13,6 +13,7 @@
 #include "memory/memory_remedies.h"
 #include "memory/rank_share.h"
 #include "ops/device_choice.h"
+#include "plan/rank_memory.h"
 
 namespace athanor::inline memory {
 
@@ -68,17 +69,16 @@ double sum_over_host(comm::World& world, double own) {
 
 void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device) {
   if (ops::facts_of(device)) return check_device_memory(config, world, device);  // it has memory of its own
-  RunConfig plain = config;
-  plain.train.cuda_graphs = false;  // there are none on a CPU
-  const int threads = at::get_num_threads();
-  const MemoryNeed own = estimate_train_memory(plain, config.data.seq_len, layout, world.rank(), {threads});
+  const MemoryNeed own = memory_of_rank(config, layout, world.rank());
   const double all = sum_over_host(world, own.total());
   const auto available = static_cast<double>(available_memory_bytes());
   // Free memory does not have what the processes take already. Processes of one program have about the same.
   const auto taken = static_cast<double>(resident_bytes());
   const int ranks = count_ranks_of_host(world);
   const auto more_ranks = [&] {
-    const TightJob job{world.size(), ranks, available / ranks, {threads}};
+    RunConfig plain = config;
+    plain.train.cuda_graphs = false;  // there are none on a CPU
+    const TightJob job{world.size(), ranks, available / ranks, {at::get_num_threads()}};
     const auto fitting = fewest_ranks(plain, job);
     return fitting ? fmt::format("; {}, at most {} of them on a host like this, would fit", fitting->text(world.size()),
                                  ranks)
@@ -110,8 +110,8 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
 }
 
 void refuse_zero_routers(const RunConfig& config, const ParameterStore& parameters) {
-  for (const BucketEntry& entry : parameters.table()) {
-    if (!entry.name.ends_with("mlp.gate.weight")) continue;
+  for (const BucketEntry& entry : parameters.table()) {  // the gate of shared experts, of one row, may be zero
+    if (entry.role != Role::kRouter || entry.global_shape[0] == 1) continue;
     ATHANOR_CHECK_CHECKPOINT(parameters.weight(entry.name).value.count_nonzero().item<int64_t>() > 0,
                              "{} is all zero: every token would go to the first {} experts and none would learn; "
                              "initialise it, or start from another folder",

@@ -12,7 +12,12 @@ namespace {
 
 Tensor bytes_of(const Tensor& values) { return values.contiguous().view({-1}).view(at::kByte); }
 
-std::span<int64_t> span_of(const Tensor& ids) { return {ids.data_ptr<int64_t>(), static_cast<size_t>(ids.numel())}; }
+// Empty in a played step, whose tensors have no values.
+template <class T>
+std::span<T> span_of(const Tensor& x) {
+  if (x.is_meta()) return {};
+  return {ops::pointer<T>(x), static_cast<size_t>(x.numel())};
+}
 
 // A choice whose expert was not among the token's choices before was moved; a choice without an expert was dropped.
 BalanceCounts count_changes(std::span<const int64_t> before, std::span<const int64_t> after, size_t k) {
@@ -45,7 +50,7 @@ BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& sha
   const int64_t tokens = ids_TK.size(0), k = ids_TK.size(1);
   const Tensor before = ids_TK.clone();
   if (options.kind == Balance::kForcedUniform) {
-    force_uniform(span_of(ids_TK), k, num_experts, share.index * tokens);
+    force_uniform(span_of<int64_t>(ids_TK), k, num_experts, share.index * tokens);
   } else if (options.kind != Balance::kNone) {
     const bool by_score = options.needs_scores();
     ATHANOR_ASSERT(num_experts <= std::numeric_limits<int32_t>::max());  // ids are sent as int32
@@ -58,13 +63,11 @@ BalanceCounts balance_share(const BalanceOptions& options, const GroupShare& sha
     };
     const Tensor ids = part(0, at::kInt).to(at::kLong);
     const Tensor scores = by_score ? part(1, at::kFloat) : Tensor();
-    balance_group(options, span_of(ids),
-                  by_score ? std::span(scores.const_data_ptr<float>(), static_cast<size_t>(scores.numel()))
-                           : std::span<const float>(),
-                  k, num_experts);
+    balance_group(options, span_of<int64_t>(ids), by_score ? span_of<float>(scores) : std::span<float>(), k,
+                  num_experts);
     ids_TK.copy_(ids.narrow(0, share.index * tokens * k, tokens * k).view({tokens, k}));
   }
-  return count_changes(span_of(before), span_of(ids_TK), static_cast<size_t>(k));
+  return count_changes(span_of<int64_t>(before), span_of<int64_t>(ids_TK), static_cast<size_t>(k));
 }
 
 }  // namespace athanor::moe

@@ -14,7 +14,9 @@ class AllToAll : public Exchange {
       : hop_(input, all_ranks(input.group), own_tokens(input), 0, input.experts_per_rank, counts_of_hop(input, 0),
              input.most_choices(input.experts_per_rank, 1)),
         is_queued_(input.form.is_queued()), ranks_(static_cast<size_t>(input.group.size())),
-        chunks_(input.options.chunks) {}
+        chunks_(input.options.chunks) {
+    received_.choices_played = played_choices_of_chunks(input);
+  }
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() override { return hop_.num_received(); }
@@ -22,7 +24,9 @@ class AllToAll : public Exchange {
   const Received& received() override {
     if (received_.ids_NK.defined()) return received_;
     const Tokens& tokens = hop_.received();
-    received_ = {tokens.chunk_begin, tokens.weights_TK, tokens.ids_TK, {}};
+    received_.chunk_begin = tokens.chunk_begin;
+    received_.weights_NK = tokens.weights_TK;
+    received_.ids_NK = tokens.ids_TK;
     if (is_queued_) {
       received_.arrival_N = hop_.order_of_received();  // by peer is by source rank
       received_.most_choices = hop_.come().choices;

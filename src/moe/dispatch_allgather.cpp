@@ -3,6 +3,7 @@
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
 #include "moe/dispatch_gathered.h"
+#include "ops/played.h"
 #include "ops/transfer.h"
 
 namespace athanor::moe {
@@ -53,16 +54,18 @@ class AllGather : public GatheredExchange {
     if (received_.weights_NK.defined()) return received_;
     choices_coming_.wait();
     const int64_t n = num_received();
-    received_.weights_NK = at::empty({n, k_}, at::kFloat);
-    received_.ids_NK = at::full({n, k_}, -1, at::kLong);  // padding chooses no expert
-    auto* weights = received_.weights_NK.data_ptr<float>();
-    auto* ids = received_.ids_NK.data_ptr<int64_t>();
-    const ChoiceReader reader{all_choices_.const_data_ptr<uint8_t>(), k_};
+    const auto options = all_choices_.options();
+    received_.weights_NK = at::empty({n, k_}, options.dtype(at::kFloat));
+    received_.ids_NK = at::full({n, k_}, -1, options.dtype(at::kLong));  // padding chooses no expert
+    auto* weights = ops::pointer<float>(received_.weights_NK);
+    auto* ids = ops::pointer<int64_t>(received_.ids_NK);
+    const ChoiceReader reader{ops::pointer<uint8_t>(all_choices_), k_};
+    const bool is_played = ops::played("read_choices", {all_choices_}, {received_.weights_NK, received_.ids_NK});
     for (int64_t c = 0; c <= chunks_; ++c) received_.chunk_begin.push_back(all_.chunk_begin(c));
     for (int64_t s = 0; s < group_.size(); ++s) {
       for (int64_t c = 0; c < chunks_; ++c) {
         const int64_t begin = all_.arrival(s, c), count = all_.count(s, c);
-        for (int64_t i = 0; i < count; ++i) {
+        for (int64_t i = 0; i < count && !is_played; ++i) {
           const int64_t to = (begin + i) * k_;
           reader.read(s * all_.of_rank() + all_.padded(c) + i, weights + to, ids + to);
         }
@@ -88,7 +91,7 @@ class AllGather : public GatheredExchange {
   }
 
   void begin_return_weights(const Tensor& dweights_NK) override {
-    weights_.partial = at::empty({group_.size(), all_.of_rank(), k_}, at::kFloat);
+    weights_.partial = at::empty({group_.size(), all_.of_rank(), k_}, dweights_NK.options());
     for (int64_t s = 0; s < group_.size(); ++s) {
       for (int64_t c = 0; c < chunks_; ++c) {
         weights_.partial[s]
@@ -96,12 +99,12 @@ class AllGather : public GatheredExchange {
             .copy_(dweights_NK.narrow(0, all_.arrival(s, c), all_.padding(c)));
       }
     }
-    weights_.sum = at::empty({all_.of_rank(), k_}, at::kFloat);
+    weights_.sum = at::empty({all_.of_rank(), k_}, dweights_NK.options());
     weights_.coming = group_.reduce_scatter(weights_.sum, weights_.partial);
   }
   Tensor finish_return_weights() override {
     weights_.coming.wait();
-    const Tensor dweights_TK = at::empty({tokens_, k_}, at::kFloat);
+    const Tensor dweights_TK = at::empty({tokens_, k_}, weights_.sum.options());
     for (int64_t c = 0; c < chunks_; ++c) {
       const int64_t count = own_count(c);
       dweights_TK.narrow(0, own_begin(c), count).copy_(weights_.sum.narrow(0, all_.padded(c), count));
@@ -117,7 +120,8 @@ class AllGather : public GatheredExchange {
   };
 
   Tensor padded_choices(const DispatchInput& input) const {
-    const Tensor choices = at::zeros({all_.of_rank(), choice_bytes(k_)}, at::kByte);
+    const Tensor choices = at::zeros({all_.of_rank(), choice_bytes(k_)}, input.ids_TK.options().dtype(at::kByte));
+    if (ops::played("write_choices", {input.weights_TK, input.ids_TK}, {choices})) return choices;
     const ChoiceWriter writer{choices.data_ptr<uint8_t>(), k_};
     const auto* weights = ops::pointer<float>(input.weights_TK);
     const auto* ids = ops::pointer<int64_t>(input.ids_TK);

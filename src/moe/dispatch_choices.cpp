@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/routing.h"
+#include "ops/played.h"
 
 namespace athanor::moe {
 
@@ -28,6 +29,7 @@ void ChoiceWriter::write(int64_t row, const float* weights, const int64_t* ids) 
 void copy_rows(const Tensor& x, const std::vector<int64_t>& rows, const Tensor& out) {
   const int64_t width = x.size(1);
   ATHANOR_ASSERT(out.size(0) == static_cast<int64_t>(rows.size()) && out.size(1) == width);
+  if (ops::played("gather_rows", {out}, {out})) return;
   ops::with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T* from = ops::pointer<T>(x);

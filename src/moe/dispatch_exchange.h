@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <vector>
 
 #include "moe/dispatch.h"
@@ -28,6 +29,16 @@ struct Received {
   Tensor arrival_N = {};
   /// On a device, of each chunk: the most choices of our experts. Empty if they are not known.
   std::vector<int64_t> most_choices = {};
+  /// In a played step, of each chunk: the choices of our experts. Empty: their share of all choices.
+  std::vector<int64_t> choices_played = {};
+
+  /// Return the number in a chunk, or in all; −1 if it is not given.
+  int64_t played_choices(int64_t c) const {
+    return choices_played.empty() ? -1 : choices_played[static_cast<size_t>(c)];
+  }
+  int64_t played_choices() const {
+    return choices_played.empty() ? -1 : std::accumulate(choices_played.begin(), choices_played.end(), int64_t{0});
+  }
 
   int64_t num_tokens() const { return chunk_begin.back(); }
   /// True if the tokens arrived in canonical order, within each chunk and between chunks.

@@ -5,6 +5,7 @@
 
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
+#include "moe/played_choices.h"
 
 namespace athanor::moe {
 
@@ -38,6 +39,16 @@ Tokens own_tokens(const DispatchInput& input) {
   const int64_t chunks = input.options.chunks;
   for (int64_t c = 0; c <= chunks; ++c) tokens.chunk_begin.push_back(chunk_begin(input.num_tokens(), chunks, c));
   return tokens;
+}
+
+std::vector<int64_t> played_choices_of_chunks(const DispatchInput& input) {
+  std::vector<int64_t> choices;
+  if (!input.ids_TK.is_meta()) return choices;
+  const auto begins = own_tokens(input).chunk_begin;
+  const ExpertRange experts{input.group.rank() * input.experts_per_rank, input.experts_per_rank};
+  for (size_t c = 0; c + 1 < begins.size(); ++c)
+    choices.push_back(played_choices(input.group.size() * (begins[c + 1] - begins[c]), experts));
+  return choices;
 }
 
 namespace {
@@ -89,6 +100,8 @@ void Hop::begin_counts() {
   fetched_counts_.emplace(counts_->here);
 }
 
+size_t Hop::own_index() const { return static_cast<size_t>(std::ranges::find(peers_, group_.rank()) - peers_.begin()); }
+
 void Hop::learn_numbers() {
   if (come_) return;
   if (learn_counts_) {
@@ -97,7 +110,7 @@ void Hop::learn_numbers() {
     counts_->on_host = fetched_counts_->get();
   } else if (!counts_->on_host.defined()) {
     counts_coming_.over.wait();
-    counts_->on_host = counts_->here;
+    counts_->on_host = counts_->here.is_meta() ? rows_->played_counts(own_index()) : counts_->here;
   }
   fetched_counts_.reset();
   counts_coming_ = {};

@@ -18,6 +18,9 @@ namespace athanor::moe {
 /// Returns all of a rank's tokens, cut into chunks.
 Tokens own_tokens(const DispatchInput& input);
 
+/// Returns Received::choices_played of a played step; empty in others.
+std::vector<int64_t> played_choices_of_chunks(const DispatchInput& input);
+
 /// Returns the counts of a call's hop, which live as long as those of the call.
 inline std::shared_ptr<RowCounts::OfHop> counts_of_hop(const DispatchInput& input, size_t hop) {
   return {input.counts, &input.counts->hops[hop]};
@@ -73,6 +76,7 @@ class Hop {
   void begin_counts();
   void set_counts(const Tokens& tokens, int64_t room, int64_t most_choices);
   void learn_numbers();
+  size_t own_index() const;
   Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);
 
   comm::Communicator& group_;

@@ -6,6 +6,8 @@
 #include "kernels/partial_sums.h"
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
+#include "moe/played_choices.h"
+#include "ops/played.h"
 
 namespace athanor::moe {
 namespace {
@@ -34,11 +36,13 @@ class OnHostRows : public HopRows {
   OnHostRows(const Tokens& tokens, const PeersOfHop& peers) : tokens_(tokens), peers_(peers) { plan(); }
 
   void count(const Tensor& counts) override {
+    if (ops::played("count_rows", {tokens_.ids_TK}, {counts})) return;
     auto* to = counts.data_ptr<int64_t>();
     for (size_t p = 0; p < static_cast<size_t>(peers_.count); ++p) {
       for (const auto& chunk : go_) *to++ = chunk[p];
     }
   }
+  Tensor played_counts(size_t own) const override;
   Tensor pack_choices(const Tensor& counts) override;
   void set_numbers(const RowNumbers& /*go*/, const RowNumbers& come, const Tensor& /*counts*/) override {
     come_ = come;
@@ -63,6 +67,7 @@ class OnHostRows : public HopRows {
  private:
   void plan();
   void plan_chunk(int64_t begin, int64_t end);
+  void plan_played(int64_t tokens);
   // The token of each row, by chunk.
   std::vector<int64_t> token_of_rows() const {
     std::vector<int64_t> tokens;
@@ -89,7 +94,30 @@ void OnHostRows::plan() {
     plan_chunk(tokens_.chunk_begin[c], tokens_.chunk_begin[c + 1]);
 }
 
+void OnHostRows::plan_played(int64_t tokens) {
+  std::vector<int64_t> counts;
+  for (int64_t p = 0; p < peers_.count; ++p)
+    counts.push_back(played_tokens(tokens, {peers_.first_expert + p * peers_.experts_per_peer, peers_.experts_per_peer},
+                                   {peers_.first_expert, peers_.count * peers_.experts_per_peer}));
+  rows_.emplace_back(static_cast<size_t>(sum(counts)));
+  go_.push_back(std::move(counts));
+}
+
+// The peers have as many tokens.
+Tensor OnHostRows::played_counts(size_t own) const {
+  const Tensor counts = at::empty({2, peers_.count * tokens_.num_chunks()}, at::kLong);
+  auto *go = counts.data_ptr<int64_t>(), *come = go + counts.size(1);
+  for (size_t p = 0; p < static_cast<size_t>(peers_.count); ++p) {
+    for (const auto& chunk : go_) {
+      *go++ = chunk[p];
+      *come++ = chunk[own];
+    }
+  }
+  return counts;
+}
+
 void OnHostRows::plan_chunk(int64_t begin, int64_t end) {
+  if (tokens_.ids_TK.is_meta()) return plan_played(end - begin);
   const int64_t n = peers_.count, k = tokens_.ids_TK.size(1);
   const auto* ids = ops::pointer<int64_t>(tokens_.ids_TK);
   std::vector<int64_t> counts(static_cast<size_t>(n), 0);
@@ -119,7 +147,9 @@ void OnHostRows::plan_chunk(int64_t begin, int64_t end) {
 Tensor OnHostRows::pack_choices(const Tensor& /*counts*/) {
   const int64_t k = tokens_.ids_TK.size(1);
   const std::vector<int64_t> token_of = token_of_rows();
-  const Tensor bytes = at::empty({static_cast<int64_t>(token_of.size()), choice_bytes(k)}, at::kByte);
+  const Tensor bytes =
+      at::empty({static_cast<int64_t>(token_of.size()), choice_bytes(k)}, tokens_.ids_TK.options().dtype(at::kByte));
+  if (ops::played("write_choices", {tokens_.weights_TK, tokens_.ids_TK}, {bytes})) return bytes;
   const ChoiceWriter writer{bytes.data_ptr<uint8_t>(), k};
   const auto* weights = ops::pointer<float>(tokens_.weights_TK);
   const auto* ids = ops::pointer<int64_t>(tokens_.ids_TK);
@@ -134,7 +164,10 @@ Tensor OnHostRows::pack_choices(const Tensor& /*counts*/) {
 
 Tokens OnHostRows::unpack_choices(const Tensor& bytes) {
   const int64_t k = tokens_.ids_TK.size(1), rows = bytes.size(0);
-  const Tokens received{come_.chunk_begin, at::empty({rows, k}, at::kFloat), at::empty({rows, k}, at::kLong)};
+  const auto options = bytes.options();
+  const Tokens received{come_.chunk_begin, at::empty({rows, k}, options.dtype(at::kFloat)),
+                        at::empty({rows, k}, options.dtype(at::kLong))};
+  if (ops::played("read_choices", {bytes}, {received.weights_TK, received.ids_TK})) return received;
   auto* weights = received.weights_TK.data_ptr<float>();
   auto* ids = received.ids_TK.data_ptr<int64_t>();
   const ChoiceReader reader{bytes.const_data_ptr<uint8_t>(), k};
@@ -149,6 +182,7 @@ void OnHostRows::add_up(int64_t chunk, const Tensor& rows, const Tensor& sum_TD)
   const int64_t n = peers_.count, width = sum_TD.size(1);
   const int64_t begin = tokens_.chunk_begin[static_cast<size_t>(chunk)],
                 end = tokens_.chunk_begin[static_cast<size_t>(chunk + 1)];
+  if (ops::played("sum_partials", {rows}, {sum_TD})) return;
   ops::with_element(rows, [&](auto* from_tag) {
     ops::with_element(sum_TD, [&](auto* to_tag) {
       using From = std::decay_t<decltype(*from_tag)>;
@@ -165,7 +199,8 @@ void OnHostRows::add_up(int64_t chunk, const Tensor& rows, const Tensor& sum_TD)
 
 Tensor OnHostRows::weight_gradients(const Tensor& rows) {
   const int64_t k = tokens_.ids_TK.size(1);
-  const Tensor dweights_TK = at::zeros({tokens_.num_tokens(), k}, at::kFloat);
+  const Tensor dweights_TK = at::zeros({tokens_.num_tokens(), k}, rows.options());
+  if (ops::played("weight_gradients", {rows}, {dweights_TK})) return dweights_TK;
   const auto* ids = ops::pointer<int64_t>(tokens_.ids_TK);
   const auto* from = rows.const_data_ptr<float>();
   auto* to = dweights_TK.data_ptr<float>();

@@ -6,6 +6,7 @@
 
 #include "moe/dispatch_form.h"
 #include "ops/expert_rows.h"
+#include "ops/played.h"
 
 namespace athanor::moe {
 namespace {
@@ -20,8 +21,12 @@ ops::ExpertRoute canonical_route(const Received& received, const Tensor& x, int6
     for (int64_t i = 0; i < run.count; ++i) arrival.push_back(run.begin + i);
   }
   const Tensor ids_MK = ids.empty() ? received.ids_NK.narrow(0, 0, 0) : at::cat(ids);
-  ops::ExpertRoute route = ops::make_expert_route(x, ids_MK, first, num);
-  const Tensor row_of_choice = at::full({n * k}, -1, at::kLong);
+  ops::ExpertRoute route = ops::make_expert_route(x, ids_MK, first, num, received.played_choices());
+  const Tensor row_of_choice = at::full({n * k}, -1, received.ids_NK.options());
+  if (ops::played("order_rows", {route.choice_of_row}, {row_of_choice})) {
+    route.row_of_choice = row_of_choice;
+    return route;
+  }
   auto* row_of = row_of_choice.data_ptr<int64_t>();
   auto* choice_of = route.choice_of_row.data_ptr<int64_t>();
   for (int64_t r = 0; r < route.num_rows(); ++r) {
@@ -35,6 +40,7 @@ ops::ExpertRoute canonical_route(const Received& received, const Tensor& x, int6
 
 // Copies rows of a chunk to their position among the rows of all chunks.
 void place_rows(const Tensor& from, const ops::ExpertRoute& route, const int64_t* row_of_choice, const Tensor& to) {
+  if (ops::played("place_rows", {from}, {to})) return;
   const auto bytes = static_cast<int64_t>(from.size(1)) * from.element_size();
   const auto* source = static_cast<const char*>(from.const_data_ptr());
   auto* target = static_cast<char*>(to.data_ptr());
@@ -77,7 +83,7 @@ class OnHost : public LocalExperts {
 Tensor OnHost::forward(const Received& received, int64_t chunk, const Tensor& x_nD, bool keep) {
   const Tensor ids_nK = received.chunk(received.ids_NK, chunk), weights_nK = received.chunk(received.weights_NK, chunk);
   const Tensor none;
-  Pass pass{ops::make_expert_route(x_nD, ids_nK, first_, num_), {}};
+  Pass pass{ops::make_expert_route(x_nD, ids_nK, first_, num_, received.played_choices(chunk)), {}};
   pass.rows = ops::multiply_rows(ops::gather_tokens(x_nD, pass.route), weigh_before_down_ ? weights_nK : none,
                                  pass.route, experts_);
   Tensor partial_nD =

@@ -9,6 +9,7 @@
 #include "ops/affine.h"
 #include "ops/device/on_stream.h"
 #include "ops/linear.h"
+#include "ops/played.h"
 #include "ops/tokens_per_rank.h"
 #include "ops/transfer.h"
 
@@ -16,6 +17,7 @@ namespace athanor::moe {
 namespace {
 
 Tensor noise_like(const Tensor& logits_TE, const RouterNoise& noise, int64_t num_sequences) {
+  if (logits_TE.is_meta()) return at::empty(logits_TE.sizes(), logits_TE.options().dtype(at::kFloat));
   Tensor out = at::empty(logits_TE.sizes(), at::kFloat);
   auto* value = out.data_ptr<float>();
   const auto numbers = noise_numbers(noise, out.numel() / std::max<int64_t>(num_sequences, 1));
@@ -100,7 +102,8 @@ Tensor RouterForm::choosing_scores(const Tensor& logits_TE, const Tensor& scores
     const Tensor lost = loses_order(scores, rule);
     if (!options.bias_E.defined()) return at::where(lost, noisy, scores);
     scores = scores + options.bias_E;
-    return is_queued() || lost.any().item<bool>() ? at::where(lost, order_of(scores, noisy), scores) : scores;
+    return is_queued() || lost.is_meta() || lost.any().item<bool>() ? at::where(lost, order_of(scores, noisy), scores)
+                                                                    : scores;
   }
   return options.bias_E.defined() ? scores + options.bias_E : scores;
 }
@@ -199,7 +202,7 @@ RouterCounts count_routings(const std::vector<Routing>& layers, int64_t expert_r
 }
 
 void update_router_bias(const Tensor& bias_LE, const Tensor& count_LE, double rate) {
-  const Tensor count = count_LE.to(at::kDouble);
+  const Tensor count = count_LE.to(bias_LE.device()).to(at::kDouble);
   const Tensor below = at::sign(count.mean(1, /*keepdim=*/true) - count);
   Tensor bias = bias_LE;
   bias.add_(below.to(at::kFloat), static_cast<float>(rate));

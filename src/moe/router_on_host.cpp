@@ -4,6 +4,7 @@
 #include "kernels/routing.h"
 #include "moe/balance_ranks.h"
 #include "moe/router_form.h"
+#include "ops/played.h"
 
 namespace athanor::moe {
 namespace {
@@ -31,7 +32,8 @@ Weighed HostRouter::weigh(const Tensor& logits_TE, const Scores& scores, const T
 }
 
 Tensor HostRouter::choose(const Tensor& scores_TE, int64_t k) const {
-  Tensor ids = at::empty({scores_TE.size(0), k}, at::kLong);
+  Tensor ids = at::empty({scores_TE.size(0), k}, scores_TE.options().dtype(at::kLong));
+  if (ops::played("top_k", {scores_TE}, {ids})) return ids;
   const float* from = ops::pointer<float>(scores_TE);
   auto* to = ids.data_ptr<int64_t>();
   const int64_t width = scores_TE.size(1);
@@ -42,7 +44,8 @@ Tensor HostRouter::choose(const Tensor& scores_TE, int64_t k) const {
 }
 
 Tensor HostRouter::count_choices(const Tensor& ids_TK, int64_t num_sequences, int64_t num_experts) const {
-  Tensor counts = at::zeros({num_sequences, num_experts}, at::kFloat);
+  Tensor counts = at::zeros({num_sequences, num_experts}, ids_TK.options().dtype(at::kFloat));
+  if (ops::played("count_choices", {ids_TK}, {counts})) return counts;
   const int64_t per_sequence = ids_TK.numel() / std::max<int64_t>(num_sequences, 1);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
   auto* count = counts.data_ptr<float>();
@@ -53,7 +56,8 @@ Tensor HostRouter::count_choices(const Tensor& ids_TK, int64_t num_sequences, in
 }
 
 Tensor HostRouter::count_taken(const Tensor& ids_TK, int64_t num_experts) const {
-  Tensor load = at::zeros({num_experts}, at::kLong);
+  Tensor load = at::zeros({num_experts}, ids_TK.options());
+  if (ops::played("count_taken", {ids_TK}, {load})) return load;
   const auto* id = ids_TK.const_data_ptr<int64_t>();
   auto* count = load.data_ptr<int64_t>();
   for (int64_t c = 0; c < ids_TK.numel(); ++c) {
@@ -64,6 +68,7 @@ Tensor HostRouter::count_taken(const Tensor& ids_TK, int64_t num_experts) const 
 
 Tensor HostRouter::balance_groups(const BalanceOptions& options, const Tensor& ids_TK, const Tensor& scores_TK,
                                   int64_t num_groups, int64_t num_experts) const {
+  if (ops::played("balance", {ids_TK}, {ids_TK})) return at::zeros({2}, ids_TK.options());
   const int64_t k = ids_TK.size(1), choices = ids_TK.numel() / std::max<int64_t>(num_groups, 1);
   auto* id = ids_TK.data_ptr<int64_t>();
   const float* score = scores_TK.defined() ? scores_TK.const_data_ptr<float>() : nullptr;

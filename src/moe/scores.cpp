@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "ops/library_functions.h"
+#include "ops/played.h"
 
 namespace athanor::moe {
 namespace {
@@ -27,6 +28,13 @@ void sum_sequences(const Tensor& logits_TE, const Scores& scores, int64_t num_se
   const int64_t tokens = logits_TE.size(0), width = rule.width;
   const int64_t per_sequence = tokens / std::max<int64_t>(num_sequences, 1);
   const int64_t pieces = (per_sequence + kPieceTokens - 1) / kPieceTokens;
+  const auto options = scores.scores_TE.options();
+  out.prob_sum_BE = at::zeros({num_sequences, width}, options);
+  if (ops::played("router_sums", {logits_TE, scores.scores_TE, scores.logsumexp_T}, {out.prob_sum_BE})) {
+    out.z_sum = at::empty({}, options);
+    out.numbers = at::empty({2}, options.dtype(at::kLong));
+    return;
+  }
   std::vector<kernels::RouterSums> sums(static_cast<size_t>(num_sequences * pieces));
   std::vector<float> prob_sums(static_cast<size_t>(num_sequences * pieces * width));
   const float* score = ops::pointer<float>(scores.scores_TE);
@@ -45,7 +53,6 @@ void sum_sequences(const Tensor& logits_TE, const Scores& scores, int64_t num_se
     });
   });
   kernels::RouterSums total;
-  out.prob_sum_BE = at::zeros({num_sequences, width}, at::kFloat);
   auto* prob_sum = out.prob_sum_BE.data_ptr<float>();
   for (int64_t piece = 0; piece < num_sequences * pieces; ++piece) {
     const auto& part = sums[static_cast<size_t>(piece)];
@@ -84,12 +91,15 @@ struct Weigh : torch::autograd::Function<Weigh> {
     const RouterRule rule{scores.size(1), ids.size(1), saved["sigmoid"].toBool(), saved["norm"].toBool(),
                           static_cast<float>(saved["scaling"].toDouble())};
     const int64_t tokens = scores.size(0), width = rule.width, num_sequences = saved["num_sequences"].toInt();
-    const auto or_zeros = [](const Tensor& grad, at::IntArrayRef shape) {
-      return grad.defined() ? grad.contiguous() : at::zeros(shape, at::kFloat);
+    const auto or_zeros = [options = scores.options()](const Tensor& grad, at::IntArrayRef shape) {
+      return grad.defined() ? grad.contiguous() : at::zeros(shape, options);
     };
     const Tensor dweights = or_zeros(grads[0], ids.sizes()), dprob = or_zeros(grads[1], {num_sequences, width});
+    const Tensor dlogits =
+        at::empty({tokens, width}, scores.options().dtype(static_cast<at::ScalarType>(saved["dtype"].toInt())));
+    if (ops::played("router_backward", {scores, logsumexp, ids, logits, dweights, dprob}, {dlogits}))
+      return {dlogits, Tensor(), Tensor(), Tensor(), Tensor(), Tensor()};
     const float dz = grads[2].defined() ? grads[2].item<float>() : 0;
-    const Tensor dlogits = at::empty({tokens, width}, static_cast<at::ScalarType>(saved["dtype"].toInt()));
     const int64_t per_sequence = tokens / std::max<int64_t>(num_sequences, 1);
     ops::with_element(dlogits, [&](auto* tag) {
       using T = std::decay_t<decltype(*tag)>;
@@ -117,7 +127,9 @@ struct Weigh : torch::autograd::Function<Weigh> {
 Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
   const at::NoGradGuard no_grad;
   const int64_t width = rule.width;
-  Scores out{at::empty(logits_TE.sizes(), at::kFloat), at::empty({logits_TE.size(0)}, at::kFloat)};
+  const auto options = logits_TE.options().dtype(at::kFloat);
+  Scores out{at::empty(logits_TE.sizes(), options), at::empty({logits_TE.size(0)}, options)};
+  if (ops::played("router_scores", {logits_TE}, {out.scores_TE, out.logsumexp_T})) return out;
   auto* scores = out.scores_TE.data_ptr<float>();
   auto* logsumexp = out.logsumexp_T.data_ptr<float>();
   ops::with_element(logits_TE, [&](auto* tag) {
@@ -132,7 +144,8 @@ Scores compute_scores(const Tensor& logits_TE, const RouterRule& rule) {
 
 Tensor weights_of(const Scores& scores, const Tensor& ids_TK, const RouterRule& rule) {
   const at::NoGradGuard no_grad;
-  Tensor weights = at::empty(ids_TK.sizes(), at::kFloat);
+  Tensor weights = at::empty(ids_TK.sizes(), scores.scores_TE.options());
+  if (ops::played("router_weights", {scores.scores_TE, ids_TK}, {weights})) return weights;
   const float* score = ops::pointer<float>(scores.scores_TE);
   const auto* id = ids_TK.const_data_ptr<int64_t>();
   auto* weight = weights.data_ptr<float>();

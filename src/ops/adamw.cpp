@@ -6,6 +6,7 @@
 #include "kernels/cuda/adamw.h"
 #include "ops/device/on_stream.h"
 #include "ops/master.h"
+#include "ops/played.h"
 #include "ops/update_memory.h"
 
 namespace athanor::ops {
@@ -42,6 +43,9 @@ void portable_adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tens
 }
 
 int64_t adamw_on_host(const AdamwStep& rule, const AdamwMemory& memory) {
+  if (played("adamw", {memory.weight, memory.master_low, memory.exp_avg, memory.exp_avg_sq, memory.grad},
+             {memory.weight, memory.master_low, memory.exp_avg, memory.exp_avg_sq, memory.grad}))
+    return 0;
   auto *m = pointer<float>(memory.exp_avg), *v = pointer<float>(memory.exp_avg_sq), *grad = pointer<float>(memory.grad);
   const bool split = memory.master_low.defined();
   auto* master = split ? nullptr : pointer<float>(memory.weight);
@@ -73,7 +77,7 @@ void queue_adamw(const AdamwStep& rule, const AdamwMemory& memory, const Tensor&
 }  // namespace
 
 int64_t adamw(const AdamwStep& rule, const AdamwMemory& memory, const OnDevice& there) {
-  if (memory.weight.is_cpu()) return adamw_on_host(rule, memory);
+  if (on_host(memory.weight)) return adamw_on_host(rule, memory);
   queue_adamw(rule, memory, there.grad_scale, there.changed);
   return 0;
 }

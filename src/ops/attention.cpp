@@ -11,6 +11,7 @@
 #include "ops/attention_pieces.h"
 #include "ops/attention_spans.h"
 #include "ops/device.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -33,6 +34,17 @@ float* logsumexp_of(const Tensor& logsumexp, const Run& run, int64_t head) {
   return pointer<float>(logsumexp) + (run.sequence * logsumexp.size(1) + head) * logsumexp.size(2) + run.begin;
 }
 
+// FLOPs of a product of every query with the keys that it sees.
+double seen_flops(const std::vector<Run>& runs, const Tensor& q, int64_t window) {
+  double pairs = 0;
+  for (const Run& run : runs) {
+    const auto length = static_cast<double>(run.length),
+               hidden = window > 0 ? static_cast<double>(std::max<int64_t>(0, run.length - window)) : 0;
+    pairs += (length * (length + 1) - hidden * (hidden + 1)) / 2;
+  }
+  return 2 * pairs * static_cast<double>(q.size(2) * q.size(3));
+}
+
 template <class T>
 void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::vector<Run>& runs,
                   const AttentionOptions& options, const Tensor& out, const Tensor& logsumexp, const Tensor& largest) {
@@ -49,7 +61,7 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
   const PackedKeys<T> packed(k, v, runs);
   const Tensor sinks = sinks_of(options);
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
-  for_each_piece(static_cast<int64_t>(pieces.size()) * heads, scratch_bytes, [&](int64_t i, void* scratch) {
+  for_each_piece(q, static_cast<int64_t>(pieces.size()) * heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const int64_t per_head = static_cast<int64_t>(pieces.size()), head = i / per_head;
     const Piece& piece = pieces[static_cast<size_t>(per_head - 1 - i % per_head)];
     const Run& run = runs[static_cast<size_t>(piece.run)];
@@ -60,6 +72,8 @@ void forward_into(const Tensor& q, const Tensor& k, const Tensor& v, const std::
                                   largest.defined() ? logsumexp_of(largest, run, head) : nullptr, piece.begin,
                                   std::min(run.length, piece.begin + kQueries), scratch);
   });
+  // Two products: queries with keys, and weights with values.
+  played("attention", {q, k, v}, {out, logsumexp, largest}, 2 * seen_flops(runs, q, options.window));
 }
 
 // Adds the rows of [R, width] to `sum` [width], one after the other.
@@ -85,7 +99,7 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Attenti
                of_runs = sinks.defined()
                              ? at::empty({static_cast<int64_t>(runs.size()), sinks.numel()}, sinks.options())
                              : Tensor();
-  for_each_piece(static_cast<int64_t>(runs.size()) * kv_heads, scratch_bytes, [&](int64_t i, void* scratch) {
+  for_each_piece(in.q, static_cast<int64_t>(runs.size()) * kv_heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const Run& run = runs[static_cast<size_t>(i / kv_heads)];
     const int64_t kv = i % kv_heads;
     std::vector<kernels::AttentionQueries<T>> queries;
@@ -102,7 +116,10 @@ void backward_into(const Inputs& in, const std::vector<Run>& runs, const Attenti
                                    rows_of<const T>(in.v, run, kv), rows_of<T>(grads.dk, run, kv),
                                    rows_of<T>(grads.dv, run, kv), scratch);
   });
-  if (sinks.defined()) add_in_order(of_runs, options.sinks.grad);
+  // The scores again, and the gradients of weights, queries, keys and values.
+  played("attention_backward", {in.q, in.k, in.v, in.out, in.dout, in.logsumexp}, {grads.dq, grads.dk, grads.dv},
+         5 * seen_flops(runs, in.q, options.window));
+  if (sinks.defined() && !sinks.is_meta()) add_in_order(of_runs, options.sinks.grad);
 }
 
 // The largest logit of each query, [B, H, T] like the logsumexp, or undefined. Not a tensor, so that autograd leaves it
@@ -148,7 +165,10 @@ struct Attention : torch::autograd::Function<Attention> {
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const DocumentLengths& documents,
                  const AttentionOptions& options) {
   if (device::takes(q)) return device::attention(q, k, v, documents, options);
-  if (!multiplies_on_tiles(q, ProductKind::kAttention)) return library::attention(q, k, v, documents, options);
+  // A played step takes our form for the library's kernel, whose results have the same shapes.
+  const bool stands_for_library = q.is_meta() && !options.needs_steps();
+  if (!multiplies_on_tiles(q, ProductKind::kAttention) && !stands_for_library)
+    return library::attention(q, k, v, documents, options);
   return Attention::apply(with_dense_heads(q), with_dense_heads(k), with_dense_heads(v),
                           spans_of(q.size(0), q.size(1), documents), options, LargestLogits{});
 }

@@ -36,10 +36,11 @@ inline kernels::AttentionShape shape_of(const Tensor& q, const Run& run, const A
   return shape;
 }
 
-// Calls f(index, scratch) for each of `count` pieces, whose cost may differ, on all threads.
+// Calls f(index, scratch) for each of `count` pieces of work on `like`, whose cost may differ, on all threads.
 template <class F>
-void for_each_piece(int64_t count, int64_t scratch_bytes, F f) {
-  const Tensor scratch = at::empty({num_slots(count), (scratch_bytes + 63) / 64 * 64}, at::kByte);
+void for_each_piece(const Tensor& like, int64_t count, int64_t scratch_bytes, F f) {
+  const Tensor scratch = at::empty({num_slots(count), (scratch_bytes + 63) / 64 * 64}, like.options().dtype(at::kByte));
+  if (like.is_meta()) return;
   for_each_in_turn(
       count, [&](int64_t i, int64_t slot) { f(i, static_cast<char*>(scratch.data_ptr()) + slot * scratch.size(1)); });
 }
@@ -58,7 +59,7 @@ class PackedKeys {
       all_.push_back(total);
     }
     packed_ = at::empty({total}, k.options().dtype(at::kByte));
-    for_each_piece(static_cast<int64_t>(runs.size()) * num_heads_, 0, [&](int64_t i, void*) {
+    for_each_piece(k, static_cast<int64_t>(runs.size()) * num_heads_, 0, [&](int64_t i, void*) {
       const Run& run = runs[static_cast<size_t>(i / num_heads_)];
       const kernels::AttentionShape shape = shape_of(k, run);
       kernels::pack_transposed(shape, rows_of<const T>(k, run, i % num_heads_), keys(i));

@@ -25,6 +25,7 @@ class SmallBins {
 
   explicit SmallBins(size_t reserved_bytes) : slabs_(reserved_bytes) {}
 
+  static size_t rounded(size_t bytes) { return class_bytes(class_of(bytes)); }
   bool usable() const { return slabs_.usable(); }
   bool contains(const void* pointer) const { return slabs_.contains(pointer); }
   size_t bytes_held() const { return slabs_.bytes_held(); }
@@ -191,6 +192,12 @@ bool install_caching_cpu_allocator() {
 }
 
 CpuMemory cpu_memory() { return the_allocator().memory(); }
+
+size_t block_bytes(size_t bytes) {
+  if (bytes == 0) return 0;
+  if (bytes <= SmallBins::kLargest_bytes) return SmallBins::rounded(bytes);
+  return (bytes + BlockHeap::kGranule_bytes - 1) / BlockHeap::kGranule_bytes * BlockHeap::kGranule_bytes;
+}
 
 void reset_peak_cpu_memory() { the_allocator().reset_peak(); }
 

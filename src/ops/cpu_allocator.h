@@ -22,6 +22,10 @@ bool install_caching_cpu_allocator();
 CpuMemory cpu_memory();
 void reset_peak_cpu_memory();
 
+/// Returns the bytes of the block that a tensor of `bytes` gets. A large one may be up to 8 KiB larger, if the rest of
+/// the free block that it is cut from is too small for another.
+size_t block_bytes(size_t bytes);
+
 /// The memory that the calling thread has allocated less what it has freed, whichever thread allocated that. If ranks
 /// are threads (wire/thread_wire.h) and each frees its own tensors, this is the memory of a rank's tensors.
 struct ThreadCpuMemory {

@@ -5,6 +5,7 @@
 #include "kernels/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/library_functions.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -37,6 +38,7 @@ Tensor LogitsPart::has_target() const { return targets != kernels::kNoTarget; }
 
 void row_maxima_into(const LogitsPart& part, const Tensor& maxima) {
   if (device::takes(part.logits)) return portable::row_maxima_into(part, maxima);
+  if (played("row_maxima", {part.logits, part.targets}, {maxima})) return;
   float* maximum = pointer<float>(maxima);
   for_logits(part, [&](auto* logits, const int64_t* targets, int64_t begin, int64_t rows) {
     kernels::row_maxima(logits, targets, maximum + begin, rows, part.width());
@@ -46,6 +48,7 @@ void row_maxima_into(const LogitsPart& part, const Tensor& maxima) {
 void exp_sums_into(const LogitsPart& part, const Tensor& maxima, const Tensor& sums, const Tensor& at_target,
                    const Tensor& earlier) {
   if (device::takes(part.logits)) return portable::exp_sums_into(part, maxima, sums, at_target, earlier);
+  if (played("exp_sums", {part.logits, part.targets, maxima}, {sums, at_target, earlier})) return;
   const float* maximum = pointer<float>(maxima);
   float *sum = pointer<float>(sums), *at = pointer<float>(at_target);
   float* before = earlier.defined() ? pointer<float>(earlier) : nullptr;
@@ -57,6 +60,7 @@ void exp_sums_into(const LogitsPart& part, const Tensor& maxima, const Tensor& s
 
 void to_softmax_gradient(const LogitsPart& part, const Tensor& maxima, const Tensor& sums, double grad_scale) {
   if (device::takes(part.logits)) return portable::to_softmax_gradient(part, maxima, sums, grad_scale);
+  if (played("softmax_gradient", {part.logits, part.targets, maxima, sums}, {part.logits})) return;
   const float *maximum = pointer<float>(maxima), *sum = pointer<float>(sums);
   for_logits(part, [&](auto* logits, const int64_t* targets, int64_t begin, int64_t rows) {
     kernels::softmax_gradient(logits, targets, maximum + begin, sum + begin, rows, part.width(), part.first,

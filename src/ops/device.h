@@ -17,7 +17,7 @@
 
 namespace athanor::ops::device {
 
-/// True if an op on `x` belongs here: x is not on the CPU. (ops_device_test links another definition.)
+/// True if an op on `x` belongs here: x is not on the host. (ops_device_test links another definition.)
 bool takes(const Tensor& x);
 
 // Each function computes the op of its name in ops/.

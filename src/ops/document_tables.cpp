@@ -68,7 +68,7 @@ DocumentTables unpack_tables(const Tensor& numbers, int64_t num_sequences, int64
 }
 
 DocumentLengths with_tables(const DocumentLengths& documents, int64_t seq_len, at::Device device) {
-  if (device.is_cpu() || documents.empty() || documents.tables.offsets.defined()) return documents;
+  if (on_host(device) || documents.empty() || documents.tables.offsets.defined()) return documents;
   DocumentLengths result = documents;
   const Tensor numbers = pack_tables(documents, seq_len, document_room(documents, seq_len));
   result.tables = unpack_tables(send(numbers, device), static_cast<int64_t>(documents.size()), seq_len);
@@ -78,14 +78,14 @@ DocumentLengths with_tables(const DocumentLengths& documents, int64_t seq_len, a
 Tensor positions_of_tokens(int64_t batch, int64_t seq_len, const DocumentLengths& documents, at::Device device) {
   if (documents.empty())
     return at::arange(seq_len, at::TensorOptions(at::kLong).device(device)).expand({batch, seq_len});
-  if (!device.is_cpu()) return documents.tables.positions;
+  if (!on_host(device)) return documents.tables.positions;
   Tensor positions = at::empty({batch, seq_len}, at::kLong);
   auto* position = positions.data_ptr<int64_t>();
   for_each_document(documents, [&](int32_t length) {
     std::iota(position, position + length, int64_t{0});
     position += length;
   });
-  return positions;
+  return send(positions, device);
 }
 
 }  // namespace athanor::ops

@@ -4,6 +4,7 @@
 
 #include "kernels/accumulate.h"
 #include "ops/device.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -28,6 +29,7 @@ struct Embedding : torch::autograd::Function<Embedding> {
     const Tensor tokens = ctx->saved_data["tokens"].toTensor().reshape({-1}).contiguous();
     const Tensor grad = ctx->saved_data["grad"].toTensor();
     const Tensor dy = grads[0].contiguous();
+    if (played("embedding_backward", {dy}, {grad})) return {Tensor(), Tensor(), Tensor()};
     const int64_t width = grad.size(1), rows = tokens.numel();
     const auto* ids = tokens.const_data_ptr<int64_t>();
     float* sum = pointer<float>(grad);
@@ -56,9 +58,16 @@ Tensor embedding(const Tensor& tokens, const Weight& weight) {
 
 namespace {
 
+// The places of the ids that are in a table of `rows` rows. In a played step each row of the vocabulary has as many.
+Tensor places_here(const Tensor& ids, int64_t rows) {
+  const Tensor is_here = (ids >= 0).logical_and(ids < rows);
+  if (!ids.is_meta()) return is_here.nonzero().squeeze(1);
+  return at::empty({ids.numel() * rows / played_numbers().vocab_size}, ids.options());
+}
+
 // Rows of ids in the table are put among zeros; backward takes them out again.
 Tensor partial_on_host(const Tensor& ids, const Weight& weight) {
-  const Tensor here = (ids >= 0).logical_and(ids < weight.value.size(0)).nonzero().squeeze(1);
+  const Tensor here = places_here(ids, weight.value.size(0));
   Tensor out = at::zeros({ids.numel(), weight.value.size(1)}, weight.value.options());
   out.index_copy_(0, here, embedding(ids.index_select(0, here), weight));
   return out;
@@ -76,7 +85,7 @@ Tensor partial_there(const Tensor& ids, const Weight& weight) {
 }  // namespace
 
 Tensor partial_embedding(const Tensor& ids, const Weight& weight) {
-  return ids.is_cpu() ? partial_on_host(ids, weight) : partial_there(ids, weight);
+  return on_host(ids) ? partial_on_host(ids, weight) : partial_there(ids, weight);
 }
 
 }  // namespace athanor::ops

@@ -1,7 +1,11 @@
 #include "ops/expert_rows.h"
 
+#include <cmath>
+#include <numeric>
+
 #include "kernels/expert_activation.h"
 #include "kernels/routing.h"
+#include "ops/played.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
@@ -31,6 +35,7 @@ kernels::ExpertBias<T> bias_of(const Weight& bias, const ExpertRoute& route, int
 // Adds the bias of each row's expert, times the weight of the row's choice if there are `weights`.
 void add_bias(const Tensor& rows, const Weight& bias, int64_t first_column, const float* weights,
               const ExpertRoute& route) {
+  if (played("expert_bias", {rows, bias.value}, {rows})) return;
   const int64_t width = rows.size(1);
   with_element(rows, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
@@ -44,6 +49,7 @@ void add_bias(const Tensor& rows, const Weight& bias, int64_t first_column, cons
 // Adds what the down projection's bias contributes to the gradient of the choices' weights.
 void add_bias_to_weights_gradient(const Tensor& dy_RD, const ExpertRoute& route, const ExpertWeights& w,
                                   const Tensor& dweights_TK) {
+  if (played("expert_bias_backward", {dy_RD, w.down_bias_LD.value}, {dweights_TK})) return;
   const int64_t width = dy_RD.size(1);
   with_element(dy_RD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
@@ -57,7 +63,8 @@ void add_bias_to_weights_gradient(const Tensor& dy_RD, const ExpertRoute& route,
 
 // Returns the weight of each row's choice in the type of `like`, [R, 1]; 0 for padding.
 Tensor weight_of_rows(const Tensor& weights_TK, const ExpertRoute& route, const Tensor& like) {
-  const Tensor of_rows = at::zeros({route.num_rows(), 1}, at::kFloat);
+  const Tensor of_rows = at::zeros({route.num_rows(), 1}, like.options().dtype(at::kFloat));
+  if (like.is_meta()) return of_rows.to(like.scalar_type());
   const float* weights = pointer<float>(weights_TK);
   for (int64_t r = 0; r < route.num_rows(); ++r)
     if (const int64_t choice = route.choices()[r]; choice >= 0) pointer<float>(of_rows)[r] = weights[choice];
@@ -67,6 +74,7 @@ Tensor weight_of_rows(const Tensor& weights_TK, const ExpertRoute& route, const 
 // Computes silu(gate) · up, or another unit, row by row, times the weight of the row's choice if there are `weights`.
 void activate(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit, const float* weights,
               const ExpertRoute& route, const Tensor& act_RF) {
+  if (played("expert_activation", {gate_RF, up_RF}, {act_RF})) return;
   const int64_t width = up_RF.size(1);
   with_element(up_RF, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
@@ -85,6 +93,9 @@ void activate(const Tensor& gate_RF, const Tensor& up_RF, const GatedUnit& unit,
 void activate_backward(const ExpertRows& rows, const GatedUnit& unit, const Tensor& dact_RF, const Tensor& weights_TK,
                        const ExpertRoute& route, const Tensor& dup_RF, const Tensor& act_RF,
                        const Tensor& dweights_TK) {
+  if (played("expert_activation_backward", {rows.gate_RF, rows.up_RF, dact_RF, weights_TK},
+             {dact_RF, dup_RF, act_RF, dweights_TK}))
+    return;
   const int64_t width = rows.up_RF.size(1);
   const float* weights = pointer<float>(weights_TK);
   float* dweights = pointer<float>(dweights_TK);
@@ -102,6 +113,27 @@ void activate_backward(const ExpertRows& rows, const GatedUnit& unit, const Tens
   });
 }
 
+// Returns the offsets that experts [first, first + num) have in a played step, each with its share of the choices. On
+// the host.
+// @param choices  of these experts, or of all if `are_all`.
+Tensor played_offsets(int64_t choices, bool are_all, int64_t first, int64_t num, int64_t alignment) {
+  const std::vector<double>& shares = played_numbers().expert_shares;
+  ATHANOR_ASSERT(first + num <= std::ssize(shares));
+  const Tensor offsets = at::zeros({num + 1}, at::kLong);
+  auto* offset = offsets.data_ptr<int64_t>();
+  const auto local = shares.begin() + first;
+  const double sum = are_all ? 1 : std::accumulate(local, local + num, 0.0);
+  const double all = static_cast<double>(choices) / sum;
+  double before = are_all ? std::accumulate(shares.begin(), local, 0.0) : 0;
+  for (int64_t e = 0; e < num; ++e) {
+    const double after = before + local[e];
+    const int64_t rows = std::llround(after * all) - std::llround(before * all);
+    offset[e + 1] = offset[e] + (rows + alignment - 1) / alignment * alignment;
+    before = after;
+  }
+  return offsets;
+}
+
 }  // namespace
 
 GroupOffsets ExpertRoute::groups() const {
@@ -110,13 +142,19 @@ GroupOffsets ExpertRoute::groups() const {
 }
 
 ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int64_t first_local_expert,
-                              int64_t num_local_experts) {
+                              int64_t num_local_experts, int64_t local_choices) {
   const auto options = expert_ids_TK.options();
   const int64_t tokens = expert_ids_TK.size(0), k = expert_ids_TK.size(1);
   const int64_t alignment = row_alignment(multiplies_on_tiles(x, ProductKind::kGrouped), tokens * k, num_local_experts);
   ExpertRoute route{at::empty({num_local_experts + 1}, options),
                     at::empty({kernels::max_rows(tokens, k, num_local_experts, alignment)}, options),
                     at::empty({tokens * k}, options), k};
+  if (played("sort_choices", {expert_ids_TK}, {route.choice_of_row, route.row_of_choice})) {
+    const bool are_all = local_choices < 0;
+    route.offsets =
+        played_offsets(are_all ? tokens * k : local_choices, are_all, first_local_expert, num_local_experts, alignment);
+    return route;
+  }
   kernels::sort_choices(pointer<int64_t>(expert_ids_TK), tokens, k, first_local_expert, num_local_experts,
                         pointer<int64_t>(route.offsets), pointer<int64_t>(route.choice_of_row),
                         pointer<int64_t>(route.row_of_choice), alignment);
@@ -126,6 +164,7 @@ ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int6
 Tensor gather_tokens(const Tensor& x_TD, const ExpertRoute& route) {
   const int64_t width = x_TD.size(1);
   Tensor rows_RD = rows_like(x_TD, route.num_rows(), width);
+  if (played("gather_rows", {x_TD}, {rows_RD})) return rows_RD;
   with_element(x_TD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T* from = pointer<T>(x_TD);
@@ -139,8 +178,9 @@ Tensor gather_tokens(const Tensor& x_TD, const ExpertRoute& route) {
 
 Tensor combine_rows(const Tensor& y_RD, const Tensor& weights_TK, const ExpertRoute& route, int64_t tokens) {
   const int64_t width = y_RD.size(1);
-  const float* weights = pointer_if(weights_TK);
   Tensor out_TD = rows_like(y_RD, tokens, width);
+  if (played("combine_rows", {y_RD, weights_TK}, {out_TD})) return out_TD;
+  const float* weights = pointer_if(weights_TK);
   with_element(y_RD, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T* from = pointer<T>(y_RD);

@@ -14,20 +14,22 @@ namespace athanor::ops {
 /// The map between rows and choices. Rows are sorted by expert, within an expert by token. Made once, kept for
 /// backward.
 struct ExpertRoute {
-  Tensor offsets;        ///< int64 [L + 1]: first row of each local expert, and the number of rows
+  Tensor offsets;        ///< int64 [L + 1]: first row of each local expert, and the number of rows. On the host
   Tensor choice_of_row;  ///< int64: t · K + k for choice k of token t, −1 for padding; only num_rows() elements are set
   Tensor row_of_choice;  ///< int64 [T · K]; −1 if the expert is not local
   int64_t k = 1;         ///< K
 
   int64_t num_rows() const { return offsets.const_data_ptr<int64_t>()[offsets.numel() - 1]; }
-  const int64_t* choices() const { return choice_of_row.const_data_ptr<int64_t>(); }
-  const int64_t* rows() const { return row_of_choice.const_data_ptr<int64_t>(); }
+  const int64_t* choices() const { return pointer<int64_t>(choice_of_row); }
+  const int64_t* rows() const { return pointer<int64_t>(row_of_choice); }
   GroupOffsets groups() const;
 };
 
 /// @param x  the tokens from which rows will be made: the padding of rows depends on whether tiles multiply its type.
+/// @param local_choices  in a played step, the choices of local experts; −1: their shares of all choices
+///        (PlayedNumbers).
 ExpertRoute make_expert_route(const Tensor& x, const Tensor& expert_ids_TK, int64_t first_local_expert,
-                              int64_t num_local_experts);
+                              int64_t num_local_experts, int64_t local_choices = -1);
 
 /// The experts' weights as autograd keeps them: IValue::make_capsule(c10::make_intrusive<KeptExperts>(weights)).
 struct KeptExperts : torch::CustomClassHolder {

@@ -15,10 +15,9 @@ void for_each_group(const GroupOffsets& offsets, F f) {
 // Returns the matrix of a group; between those of two groups there may be other memory.
 template <class T>
 T* group_of(const Tensor& x_LMN, int64_t group) {
-  ATHANOR_ASSERT(x_LMN.scalar_type() == scalar_type_of<T>() && x_LMN.is_cpu());
   ATHANOR_ASSERT(x_LMN.numel() == 0 || (x_LMN.stride(2) == 1 && x_LMN.stride(1) == x_LMN.size(2)) ||
                  (x_LMN.size(2) == 1 && x_LMN.stride(1) == 1));
-  return static_cast<T*>(x_LMN.data_ptr()) + group * x_LMN.stride(0);
+  return address_of<T>(x_LMN) + group * x_LMN.stride(0);
 }
 
 template <class T>
@@ -61,14 +60,14 @@ std::vector<kernels::Product<T>> products_of(const GroupOffsets& offsets, const 
 void grouped_matmul(const GroupOffsets& offsets, const std::vector<GroupedProduct>& products) {
   const Tensor& a = products.front().a_RK;
   with_element(a, [&](auto* tag) {
-    multiply(matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
+    multiply(a, matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
   });
 }
 
 void grouped_outer_product(const GroupOffsets& offsets, const std::vector<GroupedOuterProduct>& products) {
   const Tensor& a = products.front().a_RM;
   with_element(a, [&](auto* tag) {
-    multiply(matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
+    multiply(a, matmul_path(a, ProductKind::kGrouped), products_of<std::decay_t<decltype(*tag)>>(offsets, products));
   });
 }
 

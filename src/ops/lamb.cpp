@@ -6,6 +6,7 @@
 
 #include "kernels/cuda/lamb.h"
 #include "ops/device/on_stream.h"
+#include "ops/played.h"
 #include "ops/transfer.h"
 
 namespace athanor::ops {
@@ -50,6 +51,9 @@ UpdateMemory memory_of(const UpdateMemory& all, const MatrixPart& part) {
 // The first pass on the host.
 void find_directions(const kernels::LambStep& rule, const MatrixParts& parts, const UpdateMemory& memory,
                      const Tensor& exp_avg, const Tensor& exp_avg_sq, const Tensor& squares) {
+  if (played("lamb_direction", {memory.weight, memory.master_low, exp_avg, exp_avg_sq, memory.grad},
+             {memory.grad, exp_avg, exp_avg_sq}))
+    return;
   auto *m = pointer<float>(exp_avg), *v = pointer<float>(exp_avg_sq), *grad = pointer<float>(memory.grad);
   const kernels::Masters masters = masters_here(memory);
   std::vector<kernels::LambSums> sums(static_cast<size_t>(parts.num_runs()));
@@ -93,6 +97,9 @@ void find_directions_of(const MatrixPart& part, const kernels::LambStep& rule, c
 // The second pass on the host.
 int64_t apply_here(double factor, const float* ratios, const MatrixParts& parts, int64_t begin, int64_t end,
                    const UpdateMemory& memory) {
+  if (played("lamb_apply", {memory.weight, memory.master_low, memory.grad},
+             {memory.weight, memory.master_low, memory.grad}))
+    return 0;
   const kernels::Masters masters = masters_here(memory);
   auto* direction = pointer<float>(memory.grad);
   const auto [first, last] = parts.within(begin, end);
@@ -130,7 +137,7 @@ MatrixParts::MatrixParts(std::vector<MatrixPart> parts, at::Device device)
     : parts_(std::move(parts)), first_run_(parts_.size() + 1) {
   ATHANOR_ASSERT(!parts_.empty() && std::ranges::is_sorted(parts_, {}, &MatrixPart::begin));
   for (size_t i = 0; i < parts_.size(); ++i) first_run_[i + 1] = first_run_[i] + kernels::matrix_runs(parts_[i].size);
-  if (device.is_cpu()) return;
+  if (on_host(device)) return;
   parts_there_ = send(as_tensor(parts_.data(), parts_.size() * 6), device);
   first_run_there_ = send(as_tensor(first_run_.data(), first_run_.size()), device);
 }
@@ -160,7 +167,7 @@ void lamb_directions(const kernels::LambStep& rule, const MatrixParts& parts, co
 
 int64_t apply_lamb(double factor, const Tensor& ratios, const MatrixParts& parts, int64_t begin, int64_t end,
                    const UpdateMemory& memory, const OnDevice& there) {
-  if (memory.on_host()) return apply_here(factor, ratios.const_data_ptr<float>(), parts, begin, end, memory);
+  if (memory.on_host()) return apply_here(factor, pointer<float>(ratios), parts, begin, end, memory);
   const auto [first, last] = parts.within(begin, end);
   if (memory.has_kernels()) {
     kernels::cuda::apply_lamb(device::OnStream(memory.grad), factor, data<float>(ratios),

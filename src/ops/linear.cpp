@@ -49,7 +49,7 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
     product.first = {{pointer<T>(a), product.m, true}, {pointer<T>(b), product.n, false}};
     product.sum = pointer<float>(grad);
     product.ld = product.n;
-    multiply<T>(matmul_path(a, ProductKind::kDense), {product});
+    multiply<T>(a, matmul_path(a, ProductKind::kDense), {product});
   });
 }
 

@@ -5,6 +5,7 @@
 #include "kernels/cross_entropy.h"
 #include "ops/device.h"
 #include "ops/linear.h"
+#include "ops/played.h"
 #include "ops/soft_cap.h"
 #include "ops/tiles.h"
 
@@ -19,8 +20,13 @@ void check(const Tensor& x, const Tensor& weight, const Tensor& targets, int64_t
   check_targets(targets, weight.size(0));
 }
 
-// Losses of one chunk; its logits become their gradient if grad_scale is not 0.
-void losses_of_chunk(const Tensor& logits, const Tensor& targets, float* losses, bool* is_greedy, double grad_scale) {
+// Losses of one chunk [rows]; its logits become their gradient if grad_scale is not 0.
+// @param is_greedy  bool [rows]; undefined if it is not needed.
+void losses_of_chunk(const Tensor& logits, const Tensor& targets, const Tensor& losses_of_rows,
+                     const Tensor& is_greedy_of_rows, double grad_scale) {
+  if (played("cross_entropy", {logits, targets}, {logits, losses_of_rows, is_greedy_of_rows})) return;
+  auto* losses = pointer<float>(losses_of_rows);
+  auto* is_greedy = is_greedy_of_rows.defined() ? pointer<bool>(is_greedy_of_rows) : nullptr;
   const int64_t vocab = logits.size(1);
   const auto* ids = targets.const_data_ptr<int64_t>();
   with_element(logits, [&](auto* tag) {
@@ -34,6 +40,7 @@ void losses_of_chunk(const Tensor& logits, const Tensor& targets, float* losses,
 }
 
 Tensor sum_in_order(const Tensor& losses) {
+  if (losses.is_meta()) return at::empty({}, losses.options().dtype(at::kDouble));
   double sum = 0;
   const float* loss = losses.const_data_ptr<float>();
   for (int64_t i = 0; i < losses.numel(); ++i) sum += loss[i];
@@ -50,7 +57,7 @@ struct LinearCrossEntropy : torch::autograd::Function<LinearCrossEntropy> {
       const Tensor chunk = x.narrow(0, begin, count);
       const Tensor uncapped = matmul(chunk, weight.value, /*transposed=*/true), logits = soft_cap(uncapped, cap);
       const Tensor labels = labels_of(logits, targets.narrow(0, begin, count), draw.from_row(begin));
-      losses_of_chunk(logits, labels, losses.data_ptr<float>() + begin, nullptr, grad_scale);
+      losses_of_chunk(logits, labels, losses.narrow(0, begin, count), {}, grad_scale);
       soft_cap_gradient_(logits, uncapped, cap);
       matmul_into(dx.narrow(0, begin, count), logits, weight.value, /*transposed=*/false);
       add_outer_product(weight.grad, logits, chunk);
@@ -101,8 +108,8 @@ TokenLosses token_losses(const Tensor& x, const Tensor& weight, const Tensor& ta
   for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
     const int64_t count = std::min(chunk_tokens, tokens - begin);
     const Tensor logits = soft_cap(matmul(x.narrow(0, begin, count), weight, /*transposed=*/true), cap);
-    losses_of_chunk(logits, ids.narrow(0, begin, count), result.loss.data_ptr<float>() + begin,
-                    result.is_greedy.data_ptr<bool>() + begin, 0);
+    losses_of_chunk(logits, ids.narrow(0, begin, count), result.loss.narrow(0, begin, count),
+                    result.is_greedy.narrow(0, begin, count), 0);
   }
   return result;
 }

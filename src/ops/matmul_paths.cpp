@@ -64,7 +64,7 @@ const MatmulPaths& matmul_paths() { return current(); }
 void set_matmul_paths(const MatmulPaths& paths) { current() = paths; }
 
 bool has_paths(const Tensor& x) {
-  return x.is_cpu() && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+  return on_host(x) && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
 }
 
 MatmulPath matmul_path(const Tensor& x, ProductKind kind) {

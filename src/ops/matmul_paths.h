@@ -53,10 +53,10 @@ const MatmulPaths& matmul_paths();
 /// To be called when no product is in progress.
 void set_matmul_paths(const MatmulPaths& paths);
 
-/// True if x's products have a choice of paths: fp32 and bf16 on the CPU.
+/// True if x's products have a choice of paths: fp32 and bf16 on the host.
 bool has_paths(const Tensor& x);
 
-/// Returns the path that multiplies x; the library's for a tensor that is not on the CPU.
+/// Returns the path that multiplies x; the library's for a tensor that is not on the host.
 MatmulPath matmul_path(const Tensor& x, ProductKind kind);
 
 }  // namespace athanor::ops

@@ -21,6 +21,7 @@ constexpr int64_t kLibraryLeaf = 512;  // the same for the library, whose calls 
 // 1 / ‖matrix‖ of each. The bits are those of any number of threads: squares of blocks of fixed size are added in
 // order.
 std::vector<float> scales_of(const Tensor& stack) {
+  if (stack.is_meta()) return {};
   constexpr int64_t kBlock = int64_t{1} << 18;
   const int64_t batch = stack.size(0), n = stack.size(1) * stack.size(2), blocks = (n + kBlock - 1) / kBlock;
   const float* values = stack.const_data_ptr<float>();
@@ -84,9 +85,10 @@ void add_step(const Iteration<T>& matrix, std::vector<Product<T>>& products) {
   products.push_back(product);
 }
 
-// Calls f(matrix, begin, end) for the rows of all matrices in bands, which threads take.
+// Calls f(matrix, begin, end) for the rows of all matrices of `like` in bands, which threads take.
 template <class F>
-void for_each_band(int64_t matrices, int64_t rows, int64_t columns, F f) {
+void for_each_band(const Tensor& like, int64_t matrices, int64_t rows, int64_t columns, F f) {
+  if (like.is_meta()) return;
   constexpr int64_t kBand = 64;
   const int64_t bands = (rows + kBand - 1) / kBand;
   for_rows(matrices * bands, kBand * columns, [&](int64_t begin, int64_t end) {
@@ -98,7 +100,7 @@ void for_each_band(int64_t matrices, int64_t rows, int64_t columns, F f) {
 }
 
 template <class T>
-void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPath path) {
+void iterate(const Tensor& like, std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPath path) {
   const auto [a, b, c] = how.coefficients;
   const auto fa = static_cast<float>(a), fb = static_cast<float>(b), fc = static_cast<float>(c);
   const int64_t leaf = path == MatmulPath::kLibrary ? kLibraryLeaf : kLeaf;
@@ -111,21 +113,21 @@ void iterate(std::vector<Iteration<T>>& batch, const NewtonSchulz& how, MatmulPa
   }
   const int64_t m = batch.front().m;
   const auto for_each = [&](auto f) {
-    for_each_band(std::ssize(batch), m, m,
+    for_each_band(like, std::ssize(batch), m, m,
                   [&](int64_t i, int64_t begin, int64_t end) { f(batch[static_cast<size_t>(i)], begin, end); });
   };
-  multiply(path, gram);
+  multiply(like, path, gram);
   for_each([](const Iteration<T>& matrix, int64_t begin, int64_t end) {
     kernels::mirror(matrix.gram, matrix.m, begin, end);
     if (matrix.square) std::fill(matrix.square + begin * matrix.m, matrix.square + end * matrix.m, 0.0f);
   });
-  multiply(path, square);
+  multiply(like, path, square);
   for_each([=](const Iteration<T>& matrix, int64_t begin, int64_t end) {
     if (matrix.square)
       return kernels::add_symmetric(fa, fb, matrix.gram, fc, matrix.square, matrix.factor, matrix.m, begin, end);
     kernels::add_symmetric<T, T>(fa, fb, matrix.gram, fc, matrix.factor, matrix.factor, matrix.m, begin, end);
   });
-  multiply(path, step);
+  multiply(like, path, step);
   for (auto& matrix : batch) std::swap(matrix.x, matrix.next);
 }
 
@@ -142,8 +144,8 @@ void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
   const bool sums = how.dtype != at::kFloat && path != MatmulPath::kLibrary;
   const Tensor square = at::empty({sums ? batch : 0, m, m}, stack.options());
   const auto scales = scales_of(stack);
-  auto* values = stack.data_ptr<float>();
-  for_each_band(batch, rows, columns, [&](int64_t i, int64_t begin, int64_t end) {
+  auto* values = pointer<float>(stack);
+  for_each_band(x, batch, rows, columns, [&](int64_t i, int64_t begin, int64_t end) {
     kernels::convert_rows(values + i * m * n, rows, columns, scales[static_cast<size_t>(i)], turned,
                           pointer<T>(x) + i * m * n, begin, end);
   });
@@ -151,8 +153,8 @@ void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
   for (int64_t i = 0; i < batch; ++i)
     all.push_back({pointer<T>(x) + i * m * n, pointer<T>(next) + i * m * n, pointer<T>(gram) + i * m * m,
                    pointer<T>(factor) + i * m * m, sums ? pointer<float>(square) + i * m * m : nullptr, m, n});
-  for (int64_t step = 0; step < how.steps; ++step) iterate(all, how, path);
-  for_each_band(batch, m, n, [&](int64_t i, int64_t begin, int64_t end) {
+  for (int64_t step = 0; step < how.steps; ++step) iterate(x, all, how, path);
+  for_each_band(x, batch, m, n, [&](int64_t i, int64_t begin, int64_t end) {
     kernels::convert_rows(all[static_cast<size_t>(i)].x, m, n, 1.0f, turned, values + i * m * n, begin, end);
   });
 }
@@ -162,10 +164,10 @@ void orthogonalize_batch(const Tensor& stack, const NewtonSchulz& how) {
 void orthogonalize(const Tensor& stack, const NewtonSchulz& how) {
   ATHANOR_ASSERT(stack.dim() == 3 && stack.scalar_type() == at::kFloat && stack.is_contiguous());
   const at::NoGradGuard no_grad;
-  const int64_t at_once = matrices_at_once(stack.size(1), stack.size(2), !stack.is_cpu());
+  const int64_t at_once = matrices_at_once(stack.size(1), stack.size(2), !on_host(stack));
   for (int64_t begin = 0; begin < stack.size(0); begin += at_once) {
     const Tensor part = stack.narrow(0, begin, std::min(at_once, stack.size(0) - begin));
-    if (!stack.is_cpu())
+    if (!on_host(stack))
       portable::orthogonalize(part, how);
     else
       how.dtype == at::kFloat ? orthogonalize_batch<float>(part, how) : orthogonalize_batch<kernels::Bf16>(part, how);

@@ -4,6 +4,7 @@
 #include "kernels/norm.h"
 #include "ops/device.h"
 #include "ops/norm.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -14,6 +15,7 @@ Tensor wide(const Tensor& x) { return x.reshape({num_rows(x), x.size(-1)}).to(wi
 
 void square_sums_into(const Tensor& x, const Tensor& sums) {
   if (device::takes(x)) return portable::square_sums_into(x, sums);
+  if (played("square_sums", {x}, {sums})) return;
   const int64_t width = x.size(-1);
   auto* sum = pointer<float>(sums);
   with_element(x, [&](auto* tag) {
@@ -27,6 +29,7 @@ void square_sums_into(const Tensor& x, const Tensor& sums) {
 Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd, double offset) {
   if (device::takes(x)) return portable::norm_scale(x, weight, rstd, offset);
   const Tensor y = at::empty_like(x);
+  if (played("rms_norm_scale", {x, weight, rstd}, {y})) return y;
   const int64_t width = x.size(-1);
   const float* r = pointer<float>(rstd);
   with_element(x, [&](auto* tag) {
@@ -44,6 +47,7 @@ Tensor norm_scale(const Tensor& x, const Tensor& weight, const Tensor& rstd, dou
 void norm_dots_into(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, const Tensor& dots,
                     double offset) {
   if (device::takes(x)) return portable::norm_dots_into(dy, x, weight, rstd, dots, offset);
+  if (played("rms_norm_dots", {dy, x, weight, rstd}, {dots})) return;
   const int64_t width = x.size(-1);
   const float* r = pointer<float>(rstd);
   auto* dot = pointer<float>(dots);
@@ -64,6 +68,7 @@ Tensor norm_gradient(const Tensor& dy, const Tensor& x, const Weight& weight, co
   const Tensor dx = at::empty_like(x);
   const int64_t rows = num_rows(x), width = x.size(-1), blocks = (rows + kRowsPerPartial - 1) / kRowsPerPartial;
   const Tensor partials = at::zeros({blocks, width}, means.options());
+  if (played("rms_norm_backward", {dy, x, weight.value, rstd, means}, {dx, partials, weight.grad})) return dx;
   float* partial = pointer<float>(partials);
   const float *r = pointer<float>(rstd), *mean = pointer<float>(means);
   with_element(x, [&](auto* tag) {

@@ -6,6 +6,9 @@
 #include "kernels/norm.h"
 #include "kernels/rope.h"
 #include "ops/device.h"
+#include "ops/norm.h"
+#include "ops/played.h"
+#include "ops/taken_in_turn.h"
 
 namespace athanor::ops {
 namespace {
@@ -122,6 +125,12 @@ void for_token_blocks(const Tensor& x, int64_t copies, F f) {
   });
 }
 
+// What for_token_blocks makes, for a played step.
+Tensor work_of_threads(const Tensor& x, int64_t copies) {
+  const int64_t tokens = num_rows(x), blocks = (tokens + kTokens - 1) / kTokens;
+  return at::empty({num_slots(blocks), copies * std::min(kTokens, tokens) * x.size(-1)}, x.options());
+}
+
 Tensor rows_of_norm(const Tensor& x, const NormRope& how, int64_t num_heads) {
   if (how.norm == Norm::kNone) return {};
   return at::empty({num_rows(x) * (how.norm == Norm::kHead ? num_heads : 1)}, x.options().dtype(at::kFloat));
@@ -133,6 +142,10 @@ Tensor forward_of(const Tensor& x, const Tensor& weight, const NormRope& how, co
   shape.back() /= num_heads;
   shape.insert(shape.end() - 1, num_heads);
   Tensor y = at::empty(shape, x.options());
+  if (played("norm_rope", {x, weight, rotation.cos, rotation.sin}, {y, rstd})) {
+    work_of_threads(x, 1);
+    return y;
+  }
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const Heads<T> heads(x, weight, how, rotation, num_heads, rstd);
@@ -186,6 +199,11 @@ struct NormRopeFunction : torch::autograd::Function<NormRopeFunction> {
     const int64_t width = heads.norm_width();
     const int64_t count = weight.defined() ? (heads.num_rows(num_rows(x)) + kRowsPerPartial - 1) / kRowsPerPartial : 0;
     const Tensor partials = at::zeros({count, width}, x.options().dtype(at::kFloat));
+    if (played("norm_rope_backward", {x, weight.value, rotation.cos, rotation.sin, rstd, dy},
+               {dx, partials, weight.grad})) {
+      work_of_threads(x, 3);
+      return;
+    }
     const T* from = pointer<T>(dy);
     T* to = pointer<T>(dx);
     float* sums = pointer<float>(partials);

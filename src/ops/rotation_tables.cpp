@@ -16,12 +16,13 @@ Rotation RotationTables::make(const Tensor& positions, int64_t seq_len) const {
   const Rotation here =
       make_rotation(positions, is_long ? frequencies_.of_long : frequencies_.frequency, frequencies_.scale);
   if (device_.is_cpu()) return here;
+  if (on_host(device_)) return {send(here.cos, device_), send(here.sin, device_)};
   const Tensor both = send(at::stack({here.cos, here.sin}), device_);
   return {both[0], both[1]};
 }
 
 Rotation RotationTables::of_sequences(int64_t batch, int64_t seq_len, const DocumentLengths& documents) {
-  return device_.is_cpu() ? make(positions_of_tokens(batch, seq_len, documents, device_), seq_len)
+  return on_host(device_) ? make(positions_of_tokens(batch, seq_len, documents, at::kCPU), seq_len)
                           : of_sequences_there(batch, seq_len, documents);
 }
 

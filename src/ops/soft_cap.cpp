@@ -3,6 +3,7 @@
 #include "kernels/soft_cap.h"
 #include "ops/device.h"
 #include "ops/library_functions.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 
@@ -10,6 +11,7 @@ Tensor soft_cap(const Tensor& x, double cap) {
   if (cap == 0) return x;
   if (device::takes(x)) return device::soft_cap(x, cap);
   const Tensor from = x.contiguous(), y = at::empty_like(from);
+  if (played("soft_cap", {from}, {y})) return y;
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T* source = pointer<T>(from);
@@ -24,6 +26,7 @@ Tensor soft_cap(const Tensor& x, double cap) {
 void soft_cap_gradient_(const Tensor& dy, const Tensor& x, double cap) {
   if (cap == 0) return;
   if (device::takes(x)) return device::soft_cap_gradient_(dy, x, cap);
+  if (played("soft_cap_gradient", {dy, x}, {dy})) return;
   with_element(x, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const T* from = pointer<T>(x);

@@ -9,6 +9,7 @@
 #include "kernels/adamw.h"
 #include "kernels/cuda/adamw.h"
 #include "ops/device/on_stream.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -17,7 +18,16 @@ using device::data;
 
 constexpr int64_t kBlock = int64_t{1} << 18;  // 1 MiB of fp32: fits a core's cache, leaves threads enough blocks
 
+// Of a played step.
+Tensor report_sum(std::span<const Tensor> parts) {
+  Op op{"sum_of_squares"};
+  for (const Tensor& part : parts) op.bytes_read += static_cast<int64_t>(part.nbytes());
+  report(op);
+  return at::empty({}, parts.front().options().dtype(at::kDouble));
+}
+
 Tensor sum_on_host(std::span<const Tensor> parts) {
+  if (parts.front().is_meta()) return report_sum(parts);
   struct Block {
     const float* begin;
     int64_t size;
@@ -51,7 +61,7 @@ Tensor sum_there(const Tensor& x) {
 }  // namespace
 
 Tensor sum_of_squares(std::span<const Tensor> parts) {
-  if (parts.front().is_cpu()) return sum_on_host(parts);
+  if (on_host(parts.front())) return sum_on_host(parts);
   if (parts.size() == 1) return sum_there(parts.front()).reshape({});
   std::vector<Tensor> sums = {at::zeros({}, parts.front().options().dtype(at::kDouble))};
   for (const Tensor& part : parts) sums.push_back(sum_there(part).reshape({}));

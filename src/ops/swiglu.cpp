@@ -6,6 +6,7 @@
 #include "kernels/swiglu.h"
 #include "ops/device.h"
 #include "ops/gelu.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -17,6 +18,7 @@ enum class Gate { kSilu, kGelu };
 
 template <Gate kGate>
 void forward_into(const Tensor& gate, const Tensor& up, const Tensor& out) {
+  if (played("gated_unit", {gate, up}, {out})) return;
   with_element(gate, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const auto kernel = kGate == Gate::kSilu ? kernels::swiglu_forward<T> : kernels::geglu_forward<T>;
@@ -29,6 +31,7 @@ void forward_into(const Tensor& gate, const Tensor& up, const Tensor& out) {
 
 template <Gate kGate>
 void backward_into(const Tensor& dout, const Tensor& gate, const Tensor& up, const Tensor& dgate, const Tensor& dup) {
+  if (played("gated_unit_backward", {dout, gate, up}, {dgate, dup})) return;
   with_element(gate, [&](auto* tag) {
     using T = std::decay_t<decltype(*tag)>;
     const auto kernel = kGate == Gate::kSilu ? kernels::swiglu_backward<T> : kernels::geglu_backward<T>;

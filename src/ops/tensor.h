@@ -53,13 +53,25 @@ constexpr at::ScalarType scalar_type_of() {
   return c10::CppTypeToScalarType<std::conditional_t<std::is_same_v<T, kernels::Bf16>, c10::BFloat16, T>>::value;
 }
 
-/// Returns a typed pointer to the elements. Checks the type, and that x is contiguous and on the CPU, since kernels
-/// know neither strides nor types other than T.
+/// True if the forms of the host compute on x: it is in the host's memory, or stands for such a tensor in a played step
+/// (played.h), with a shape and without memory.
+inline bool on_host(at::Device device) { return device.is_cpu() || device.is_meta(); }
+inline bool on_host(const Tensor& x) { return x.is_cpu() || x.is_meta(); }
+
+/// Returns the address of the first element, after a check of the type and that x is on the host. That of a meta tensor
+/// is not null, and nothing may read or write there.
+template <class T>
+T* address_of(const Tensor& x) {
+  ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>() && on_host(x));
+  constexpr uintptr_t kNowhere = 64;
+  return x.is_meta() ? reinterpret_cast<T*>(kNowhere) : static_cast<T*>(x.data_ptr());
+}
+
+/// The same for a contiguous tensor, which it checks: kernels know no strides.
 template <class T>
 T* pointer(const Tensor& x) {
-  ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>());
-  ATHANOR_ASSERT(x.is_contiguous() && x.is_cpu());
-  return static_cast<T*>(x.data_ptr());
+  ATHANOR_ASSERT(x.is_contiguous());
+  return address_of<T>(x);
 }
 
 /// The same, or null for an undefined tensor.

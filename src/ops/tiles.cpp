@@ -7,6 +7,7 @@
 #include "kernels/gemm_pack.h"
 #include "kernels/matmul.h"
 #include "ops/library_threads.h"
+#include "ops/played.h"
 #include "ops/taken_in_turn.h"
 
 namespace athanor::ops {
@@ -112,11 +113,23 @@ class Part {
   int64_t rows_, columns_;
 };
 
+// Makes the memory of the products that are rounded before they are added: one for each thread.
+template <class T>
+void hold_rounded(const Tensor& like, const std::vector<Product<T>>& products, const std::vector<ProductPart>& parts) {
+  int64_t largest = 0;
+  for (const ProductPart& part : parts) {
+    if (products[static_cast<size_t>(part.index)].sum && !std::is_same_v<T, float>)
+      largest = std::max(largest, (part.m_end - part.m_begin) * (part.n_end - part.n_begin));
+  }
+  at::empty({num_slots(std::ssize(parts)) * largest}, like.options());
+}
+
 // Computes all products, on every thread. If bf16 is summed into fp32, the product is rounded once before it is added:
 // the library has no fp32 result for bf16 operands.
 template <class T>
-void multiply(const std::vector<Product<T>>& products) {
+void multiply(const Tensor& like, const std::vector<Product<T>>& products) {
   const auto parts = parts_of(products);
+  if (like.is_meta()) return hold_rounded(like, products, parts);
   for_each_single_threaded(static_cast<int64_t>(parts.size()), [&](int64_t i) {
     const ProductPart& part = parts[static_cast<size_t>(i)];
     Part<T>(products[static_cast<size_t>(part.index)], part).run();
@@ -129,17 +142,41 @@ void multiply(const std::vector<Product<T>>& products) {
 namespace {
 
 template <class T>
-void multiply_on_tiles(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
+void multiply_on_tiles(const Tensor& like, MatmulPath path, const std::vector<kernels::Product<T>>& products) {
   const auto parts = kernels::cut_into_parts(path, products);
   const auto num_parts = static_cast<int64_t>(parts.size());
   const int64_t threads = num_slots(num_parts), bytes = kernels::scratch_bytes(path, products);
   if (num_parts == 0) return;
-  const Tensor scratch = at::empty({threads * bytes}, at::kByte);
+  const Tensor scratch = at::empty({threads * bytes}, like.options().dtype(at::kByte));
+  if (like.is_meta()) return;
   for_each_in_turn(num_parts, [&](int64_t i, int64_t slot) {
     const auto at = [&](int64_t part) { return &parts[static_cast<size_t>(part)]; };
     kernels::multiply(path, products, *at(i), i + threads < num_parts ? at(i + threads) : nullptr,
                       scratch.data_ptr<uint8_t>() + slot * bytes);
   });
+}
+
+// For a played step, which only asks how large the parts are and whether each thread has one: products cut off where
+// there are enough of them.
+template <class T>
+std::vector<kernels::Product<T>> with_fewer_parts(std::vector<kernels::Product<T>> products) {
+  constexpr int64_t kMost = 1 << 13;
+  for (kernels::Product<T>& p : products) p.m = std::min(p.m, kMost), p.n = std::min(p.n, kMost);
+  return products;
+}
+
+template <class T>
+Op op_of(const std::vector<kernels::Product<T>>& products) {
+  Op op{"multiply"};
+  for (const kernels::Product<T>& p : products) {
+    const int64_t factors = p.num_factors(), out = p.m * p.n;
+    op.flops += 2.0 * static_cast<double>(out) * static_cast<double>(p.k * factors);
+    op.bytes_read += factors * (p.m + p.n) * p.k * static_cast<int64_t>(sizeof(T));
+    const int64_t written = out * static_cast<int64_t>(p.sum ? sizeof(float) : sizeof(T));
+    op.bytes_written += written;
+    if (p.sum) op.bytes_read += written;
+  }
+  return op;
 }
 
 }  // namespace
@@ -149,11 +186,16 @@ bool multiplies_on_tiles(const Tensor& x, ProductKind kind) { return matmul_path
 bool product_bits_follow_rows(const Tensor& x) { return x.is_cpu() && !multiplies_on_tiles(x); }
 
 template <class T>
-void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products) {
-  path == MatmulPath::kLibrary ? library::multiply(products) : multiply_on_tiles(path, products);
+void multiply(const Tensor& like, MatmulPath path, const std::vector<kernels::Product<T>>& products) {
+  const auto run = [&](const std::vector<kernels::Product<T>>& all) {
+    path == MatmulPath::kLibrary ? library::multiply(like, all) : multiply_on_tiles(like, path, all);
+  };
+  if (!like.is_meta()) return run(products);
+  report(op_of(products));
+  run(with_fewer_parts(products));
 }
-template void multiply<float>(MatmulPath, const std::vector<kernels::Product<float>>&);
-template void multiply<kernels::Bf16>(MatmulPath, const std::vector<kernels::Product<kernels::Bf16>>&);
+template void multiply<float>(const Tensor&, MatmulPath, const std::vector<kernels::Product<float>>&);
+template void multiply<kernels::Bf16>(const Tensor&, MatmulPath, const std::vector<kernels::Product<kernels::Bf16>>&);
 
 void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool transposed) {
   if (!has_paths(x)) {
@@ -168,7 +210,7 @@ void matmul_into(const Tensor& out, const Tensor& x, const Tensor& w, bool trans
     product.first = {{pointer<T>(x), product.k, false}, {pointer<T>(w), w.size(1), transposed}};
     product.out = pointer<T>(out);
     product.ld = product.n;
-    multiply<T>(matmul_path(x, ProductKind::kDense), {product});
+    multiply<T>(x, matmul_path(x, ProductKind::kDense), {product});
   });
 }
 

@@ -18,8 +18,9 @@ bool multiplies_on_tiles(const Tensor& x, ProductKind kind = ProductKind::kDense
 bool product_bits_follow_rows(const Tensor& x);
 
 /// Computes all products on any path. No bits depend on the number of threads.
+/// @param like  one of the factors, for its device.
 template <class T>
-void multiply(MatmulPath path, const std::vector<kernels::Product<T>>& products);
+void multiply(const Tensor& like, MatmulPath path, const std::vector<kernels::Product<T>>& products);
 
 /// Returns x [T, K] · w [N, K]ᵀ → [T, N], or · w [K, N] if not `transposed`. Works on any device, by the device's
 /// library if that is not the CPU.

@@ -3,6 +3,8 @@
 #include <utility>
 #include <vector>
 
+#include "ops/played.h"
+
 namespace athanor::ops {
 namespace {
 
@@ -30,13 +32,14 @@ Tensor count_there(const Tensor& ids, int64_t experts_per_rank, int64_t num_rank
 }  // namespace
 
 Tensor tokens_per_rank(const Tensor& expert_ids_TK, int64_t experts_per_rank, int64_t num_ranks) {
-  if (!expert_ids_TK.is_cpu()) return count_there(expert_ids_TK, experts_per_rank, num_ranks);
+  if (!on_host(expert_ids_TK)) return count_there(expert_ids_TK, experts_per_rank, num_ranks);
   const Tensor ids = expert_ids_TK.contiguous();
   const int64_t k = ids.size(-1), tokens = ids.size(-2);
   auto shape = ids.sizes().vec();
   shape.pop_back();
   shape.back() = num_ranks;
-  const Tensor counts = at::zeros(shape, at::kLong);
+  const Tensor counts = at::zeros(shape, ids.options());
+  if (played("tokens_per_rank", {ids}, {counts})) return counts;
   for (int64_t layer = 0; layer < num_rows(counts); ++layer) {
     count_on_host(pointer<int64_t>(ids) + layer * tokens * k, tokens, k, experts_per_rank, num_ranks,
                   counts.data_ptr<int64_t>() + layer * num_ranks);

@@ -128,6 +128,7 @@ TransferCounts transfer_counts() { return {to_device, to_host, waits}; }
 
 Tensor send(const Tensor& x, at::Device device) {
   if (device.is_cpu() || !x.is_cpu()) return x;
+  if (device.is_meta()) return at::empty(x.sizes(), x.options().device(device));
   refuse_while_recording("a copy to the device");
   // libtorch's allocators of pinned memory keep a block until the copies from it are done.
   const Tensor staged = at::empty(x.sizes(), pinned(x.scalar_type()));
@@ -230,14 +231,16 @@ void FetchAside::follow() const {
 bool FetchAside::done() const { return !copied_ || copied_->query(); }
 
 void wait_for(at::Device device) {
-  if (device.is_cpu()) return;
+  if (on_host(device)) return;
   wait(event_after(device));
 }
 
 void fetch_together(std::span<Tensor* const> tensors) {
   std::vector<Tensor*> there;
-  for (Tensor* each : tensors)
+  for (Tensor* each : tensors) {
+    if (each->is_meta()) *each = at::ones(each->sizes(), each->scalar_type());
     if (!each->is_cpu()) there.push_back(each);
+  }
   if (!there.empty()) unpack_numbers(fetch(pack_numbers(there)).clone(), there);
 }
 

@@ -120,7 +120,8 @@ void wait_for(at::Device device);
 // Numbers that a device has computed, on their way to the host in one copy.
 
 /// Brings tensors of type fp64 and int64 to the host: each becomes one there, of its shape. Those of a device travel in
-/// one copy, for which the host waits once; those of the host stay as they are.
+/// one copy, for which the host waits once; those of the host stay as they are. A meta tensor, which has no values,
+/// becomes ones: numbers of a step that a guard lets pass.
 void fetch_together(std::span<Tensor* const> tensors);
 
 /// Returns the values of fp64 and int64 tensors one after the other, int64 [n], fp64 as its bits.

@@ -52,7 +52,7 @@ void attend_on_tiles(const Tensor& q, const Tensor& k, const Tensor& v, const To
   const Tensor sinks = sinks_of(options);
   const Tensor logsumexp = at::empty({heads, q.size(1)}, q.options().dtype(at::kFloat));  // written, and not read
   const int64_t scratch_bytes = kernels::attention_forward_scratch<T>(shape_of(q, {0, 0, 0}));
-  for_each_piece(num_pieces * heads, scratch_bytes, [&](int64_t i, void* scratch) {
+  for_each_piece(q, num_pieces * heads, scratch_bytes, [&](int64_t i, void* scratch) {
     const int64_t head = i / num_pieces, kv_head = head / (heads / kv_heads);
     const Piece& piece = pieces[static_cast<size_t>(num_pieces - 1 - i % num_pieces)];
     const auto packed_of = [&](int64_t node) {

@@ -4,6 +4,7 @@
 
 #include "kernels/cuda/update.h"
 #include "ops/device/on_stream.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -16,6 +17,9 @@ void clear_where(const Tensor& applies, const Tensor& to) { set_where(applies, t
 
 int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tensor& momentum, const OnDevice& there) {
   if (memory.on_host()) {
+    if (played("sgd", {memory.weight, memory.master_low, momentum, memory.grad},
+               {memory.weight, memory.master_low, momentum, memory.grad}))
+      return 0;
     auto *m = pointer<float>(momentum), *grad = pointer<float>(memory.grad);
     std::atomic<int64_t> changed{0};
     for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
@@ -40,6 +44,9 @@ int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tens
 int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, const Tensor& exp_avg,
                const Tensor& hessian, const Tensor& clipped, const OnDevice& there) {
   if (memory.on_host()) {
+    if (played("sophia", {memory.weight, memory.master_low, exp_avg, hessian, memory.grad},
+               {memory.weight, memory.master_low, exp_avg, memory.grad}))
+      return 0;
     auto *m = pointer<float>(exp_avg), *grad = pointer<float>(memory.grad);
     const auto* h = pointer<float>(hessian);
     std::atomic<int64_t> changed{0}, num_clipped{0};
@@ -70,6 +77,9 @@ int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, cons
 
 int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDevice& there) {
   if (memory.on_host()) {
+    if (played("subtract", {memory.weight, memory.master_low, memory.grad},
+               {memory.weight, memory.master_low, memory.grad}))
+      return 0;
     auto* direction = pointer<float>(memory.grad);
     std::atomic<int64_t> changed{0};
     for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
@@ -118,15 +128,16 @@ void scale_groups(const Tensor& factors, int64_t size, int64_t first, const Upda
 
 void add_squares(double beta, double tokens, const Tensor& grad, const Tensor& hessian) {
   const auto kept = static_cast<float>(beta), count = static_cast<float>(tokens);
-  if (!grad.is_cpu() && device::has_kernels(grad)) {
+  if (!on_host(grad) && device::has_kernels(grad)) {
     kernels::cuda::add_squares(device::OnStream(grad), kept, count, data<float>(grad), data<float>(hessian),
                                grad.numel());
     return;
   }
-  if (!grad.is_cpu()) {
+  if (!on_host(grad)) {
     hessian.mul_(kept).add_((grad * count) * grad, 1.0f - kept);
     return;
   }
+  if (played("add_squares", {grad, hessian}, {hessian})) return;
   const auto* g = pointer<float>(grad);
   auto* h = pointer<float>(hessian);
   for_rows(grad.numel(), 1,
@@ -135,7 +146,8 @@ void add_squares(double beta, double tokens, const Tensor& grad, const Tensor& h
 
 void momentum_direction(const kernels::MomentumStep& rule, const Tensor& grad, const Tensor& momentum,
                         const OnDevice& there) {
-  if (grad.is_cpu()) {
+  if (on_host(grad)) {
+    if (played("momentum_direction", {grad, momentum}, {grad, momentum})) return;
     auto *m = pointer<float>(momentum), *g = pointer<float>(grad);
     for_rows(grad.numel(), 1,
              [&](int64_t begin, int64_t end) { kernels::momentum_direction(rule, m + begin, g + begin, end - begin); });

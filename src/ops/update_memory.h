@@ -12,7 +12,7 @@ struct UpdateMemory {
   Tensor master_low;  ///< uint16: its lower bits in bf16; undefined in fp32
   Tensor grad;        ///< fp32; becomes zero or the direction of a step
 
-  bool on_host() const { return grad.is_cpu(); }
+  bool on_host() const { return ops::on_host(grad); }
   /// Returns whether kernels/cuda/ runs where the memory is.
   bool has_kernels() const;
 };

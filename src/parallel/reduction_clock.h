@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "comm/communicator.h"
+#include "ops/tensor.h"
 
 namespace athanor::inline parallel {
 
@@ -29,7 +30,7 @@ struct ReductionTrace {
 /// for backward; there, events record when each collective and backward end, and are compared after the step.
 class ReductionClock {
  public:
-  /// @param device  of the gradients.
+  /// @param device  of the gradients; a played step has none (kMeta).
   explicit ReductionClock(at::Device device) : device_(device) {}
 
   /// A step begins.

@@ -17,6 +17,7 @@
 #include "ops/newton_schulz.h"
 #include "ops/testing/on_path.h"
 #include "parallel/testing/small_layouts.h"
+#include "plan/rank_memory.h"
 #include "run/dry_run.h"
 #include "train/testing/batches.h"
 #include "train/testing/device_case.h"
@@ -174,7 +175,7 @@ TEST(UpdateMemory, ThatDoesNotFitIsRefusedBeforeTheFirstStepAndNamed) {
   EXPECT_EQ(refusal_of(config), "");
   config.model.hidden_size = int64_t{1} << 20;
   const std::string said = refusal_of(config);
-  const MemoryNeed need = estimate_train_memory(config, 16, Layout(config, 1), 0, {at::get_num_threads()});
+  const MemoryNeed need = memory_of_rank(config, Layout(config, 1), 0);
   EXPECT_EQ(said.find('\n'), said.npos) << said;
   EXPECT_SAYS(said, format_bytes(need.update_bytes) + " of whole matrices in Muon's update");
   EXPECT_SAYS(said, "more ranks share the matrices of Muon's update");

@@ -1,0 +1,76 @@
+#pragma once
+// What a rank's step computes, holds and sends, in order.
+
+#include <cstdint>
+#include <map>
+#include <variant>
+#include <vector>
+
+#include "comm/watches.h"
+#include "ops/played.h"
+#include "parallel/mesh.h"
+#include "train/run_phases.h"
+
+namespace athanor::inline plan {
+
+/// A tensor's memory is taken (positive) or given back (negative).
+struct MemoryChange {
+  int64_t bytes;
+};
+
+/// A collective, or a message between two ranks.
+struct SentMessage {
+  GroupKind group;
+  Collective collective;
+  int64_t bytes;  ///< that this rank sends
+};
+
+using StepEvent = std::variant<ops::Op, MemoryChange, SentMessage>;
+
+/// The calls of one kind of collective in one kind of group.
+struct SentTotal {
+  int64_t calls = 0, bytes = 0;
+};
+
+/// A phase of a step: from its first event to that of the next phase. Memory is all that is in use.
+struct PlayedPhase {
+  board::Phase phase;
+  size_t first_event;
+  int64_t bytes_before, peak_bytes;
+};
+
+/// Records events, and adds them up. Groups of one rank send nothing, and are left out.
+class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public PhaseWatcher {
+ public:
+  void computed(const ops::Op& op) override;
+  void allocated(int64_t bytes) override { change(block_of(bytes)); }
+  void freed(int64_t bytes) override { change(-block_of(bytes)); }
+  void sends(const comm::Communicator& group, Collective collective, int64_t bytes) override;
+  void begins(board::Phase phase) override;
+
+  /// Watches the calls of a mesh, which must not be used after the record has ended. Group kinds may share ranks.
+  void watch(const Mesh& mesh);
+  /// Forgets the events so far. The memory that is in use stays.
+  void begin();
+
+  const std::vector<StepEvent>& events() const { return events_; }
+  const std::vector<PlayedPhase>& phases() const { return phases_; }  ///< in order; each microbatch has its own
+  int64_t bytes_in_use() const { return bytes_in_use_; }
+  int64_t peak_bytes() const { return peak_bytes_; }  ///< the most in use since begin()
+  double flops() const { return flops_; }
+  const std::map<std::pair<GroupKind, Collective>, SentTotal>& sent() const { return sent_; }
+  int64_t bytes_sent(GroupKind group) const;
+
+ private:
+  static int64_t block_of(int64_t bytes);
+  void change(int64_t bytes);
+
+  std::map<const comm::Communicator*, GroupKind> kinds_;
+  std::vector<StepEvent> events_;
+  std::vector<PlayedPhase> phases_;
+  int64_t bytes_in_use_ = 0, peak_bytes_ = 0;
+  double flops_ = 0;
+  std::map<std::pair<GroupKind, Collective>, SentTotal> sent_;
+};
+
+}  // namespace athanor::inline plan
