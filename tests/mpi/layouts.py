@@ -12,11 +12,15 @@ class Drawn:
     fields: dict
     then: dict
 
-    @property
-    def options(self):
-        """Returns the arguments of `athanor verify` in addition to the configuration and the type."""
+    def options(self, dtype):
+        """Returns the arguments of `athanor verify` in addition to the configuration.
+
+        In bf16 the limit of a clamped SwiGLU is out of reach: a number that rounds across it has another gradient, which no bound of
+        rounding explains.
+        """
         then = [word for key, value in self.then.items() for word in ("--then", f"{key}={toml_value(value)}")]
-        return ["--keep-size", *then]
+        limit = ["--set", "model.swiglu_limit=7.0"] if dtype in ("bfloat16", "bf16") and self.fields.get("model.swiglu_limit") else []
+        return ["--keep-size", "--dtype", dtype, *limit, *then]
 
     def toml(self):
         return toml_of(self.fields)

@@ -94,16 +94,16 @@ def test_the_short_sample_has_what_the_whole_one_has():
 @pytest.mark.parametrize("seed", SHORT_SAMPLE)
 def test_a_drawn_layout_computes_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed)
-    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "float32", *drawn.options)
-    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}{drawn.options}\n{done}"
+    done = verify(drawn.fields, drawn.ranks, "--steps", 3, *drawn.options("float32"))
+    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}{done}"
     assert done.last_line().startswith("PASS: ")
 
 
 @pytest.mark.parametrize("seed", SHORT_SAMPLE_IN_BF16)
 def test_a_drawn_layout_computes_in_bfloat16_what_one_rank_computes(verify, seed):
     drawn = layouts.draw_layout(seed, most_ranks=8)
-    done = verify(drawn.fields, drawn.ranks, "--steps", 3, "--dtype", "bfloat16", *drawn.options)
-    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}{drawn.options}\n{done}"
+    done = verify(drawn.fields, drawn.ranks, "--steps", 3, *drawn.options("bfloat16"))
+    assert done.code == 0, f"seed {seed}, {drawn.ranks} ranks\n{drawn.toml()}{done}"
     assert done.last_line().startswith("PASS: ")
 
 
