@@ -54,6 +54,7 @@ std::unique_ptr<PlayedStep> play_step(const RunConfig& run, int num_ranks, int r
   // What only looks at a step, and needs values, is no part of it.
   config.metrics.update_watch_interval = config.metrics.noise_scale_interval = config.metrics.layer_statistics = 0;
   config.train.cuda_graphs = false;
+  config.optimizer.qk_clip = 0;  // it reads logits; it holds one fp32 number for each query of a layer
   if (config.moe.dispatch == DispatchKind::kAuto) config.moe.dispatch = DispatchKind::kAllToAll;
   if (expert_shares.empty() && config.model.is_moe()) expert_shares = equal_shares(config.model);
   auto played = std::make_unique<PlayedStep>();

@@ -107,7 +107,6 @@ struct MemoryRanks {
   int64_t layers = 4, micro_batch_size = 4;
   int64_t microbatches = pipeline > 1 ? 4 : 2;
   std::string optimizer = "adamw";
-  double qk_clip = 0;
 
   int world() const { return data * tensor * pipeline; }
 };
@@ -134,7 +133,6 @@ inline RunConfig memory_config(const MemoryRanks& r) {
   config.train.num_threads = 1;
   config.optimizer.name = r.optimizer;
   config.optimizer.hessian_interval = 1;
-  config.optimizer.qk_clip = r.qk_clip;
   config.moe.dispatch = r.dispatch;
   if (r.dispatch == "all_to_all_2d") config.topology.ranks_per_node = 2;
   auto& p = config.parallelism;
