@@ -19,8 +19,9 @@ void resolve_with_data(RunConfig& config, const Dataset& train);
 /// an instance, and no instances. @throws ConfigError, also if there is no source; DataError, IoError.
 void take_seq_len_of_data(RunConfig& config);
 
-/// Compares the memory that the ranks of this host will need, as formulas estimate it, with the host's free memory, and
-/// logs both, with what this process takes already: code, libtorch, MPI. To be called before the state is allocated.
+/// Compares the memory that the ranks of this host will need, as a played step finds it (plan/rank_memory.h), with the
+/// host's free memory, and logs both, with what this process takes already: code, libtorch, MPI. To be called before
+/// the state is allocated.
 /// @throws ConfigError with the parts of the need, on the ranks of a host where it does not fit.
 /// On devices, what each rank needs there is compared with what is free there (device_memory.h), which is collective.
 void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device);
