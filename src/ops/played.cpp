@@ -15,7 +15,7 @@ namespace athanor::ops {
 namespace {
 
 // The memory of one meta tensor, if there were any.
-struct Block {
+struct PlayedBlock {
   int64_t bytes;
   uint64_t play;          // the number of its Play
   bool is_moved = false;  // another block continues it
@@ -43,7 +43,7 @@ struct Play::State {
   PlayedNumbers numbers;
   uint64_t number;
   std::vector<Running> running = {{}};  // from the outermost
-  Block* continued = nullptr;           // the block that the next one of its size continues
+  PlayedBlock* continued = nullptr;     // the block that the next one of its size continues
   at::CallbackHandle handle = 0;
 };
 
@@ -52,18 +52,18 @@ namespace {
 thread_local Play::State* playing = nullptr;
 
 void free_block(void* context) {
-  const std::unique_ptr<Block> block(static_cast<Block*>(context));
+  const std::unique_ptr<PlayedBlock> block(static_cast<PlayedBlock*>(context));
   if (playing && playing->number == block->play && !block->is_moved) playing->recorder.freed(block->bytes);
 }
 
-// Memory that does not exist: the address is null, and the context is a Block, if a Play sees it.
+// Memory that does not exist: the address is null, and the context is a PlayedBlock, if a Play sees it.
 class PlayedAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(size_t size) override {
     const c10::Device meta(c10::DeviceType::Meta);
     const auto bytes = static_cast<int64_t>(size);
     if (!playing || bytes == 0) return {nullptr, nullptr, &free_block, meta};
-    auto block = std::make_unique<Block>(Block{bytes, playing->number});
+    auto block = std::make_unique<PlayedBlock>(PlayedBlock{bytes, playing->number});
     if (playing->continued && playing->continued->bytes == bytes) {
       std::exchange(playing->continued, nullptr)->is_moved = true;
     } else {
@@ -88,12 +88,12 @@ void install_allocator() {
 constexpr size_t kHandlesOfCall = 2;
 
 // Returns the block of a tensor that only the graph's engine holds; else null.
-Block* block_of_engine(const at::IValue& value) {
+PlayedBlock* block_of_engine(const at::IValue& value) {
   if (!value.isTensor()) return nullptr;
   const Tensor& x = value.toTensor();
   const bool is_own = x.is_meta() && x.has_storage() && x.use_count() <= kHandlesOfCall &&
                       x.storage().use_count() == 1 && x.is_non_overlapping_and_dense();
-  return is_own ? static_cast<Block*>(x.storage().data_ptr().get_context()) : nullptr;
+  return is_own ? static_cast<PlayedBlock*>(x.storage().data_ptr().get_context()) : nullptr;
 }
 
 // The engine adds up the gradients of a tensor that has several readers. On the host it adds into one of them, if
