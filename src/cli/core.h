@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "base/core_entry.h"
+#include "config/run_config.h"
+#include "layout/memory.h"
 
 namespace athanor::inline cli {
 
@@ -123,6 +125,14 @@ struct DryRunArguments {
   bool asked = false;                  ///< the user asked for a dry run in place of a run
   int ranks = 1, rank = -1;  ///< size of the job, and a rank of it from 0; −1: the one that needs most memory
   bool json = false;         ///< print JSON
+};
+
+/// Asks for the memory of ranks of a layout (plan/rank_memory.h), in the place that the configuration names.
+struct RankMemoryArguments {
+  const RunConfig& config;  ///< resolved, with data.seq_len
+  const Layout& layout;
+  std::vector<int> ranks;
+  std::vector<MemoryNeed>& needs;  ///< set to one for each rank
 };
 
 /// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor. `arguments` points to the struct of this

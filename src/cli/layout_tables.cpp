@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include "base/text.h"
+#include "cli/core.h"
 #include "config/checks.h"
 #include "layout/layout.h"
 #include "layout/layout_faults.h"
@@ -127,24 +128,38 @@ std::string layers_of(const std::vector<StageLayers>& stages) {
   return join(parts);
 }
 
+// Returns the rank of each stage in data rank 0; of tensor ranks, which have equal parts, the first.
+std::vector<int> ranks_of_stages(const Layout& layout) {
+  const auto of_model = layout.group_of(GroupKind::kModel, 0);
+  std::vector<int> ranks;
+  for (int i = 0; i < layout.pipeline(); ++i) ranks.push_back(of_model[static_cast<size_t>(i * layout.tensor())]);
+  return ranks;
+}
+
+// The core library plays a step of each rank.
+std::vector<MemoryNeed> memory_of(const RunConfig& config, const Layout& layout, const std::vector<int>& ranks) {
+  std::vector<MemoryNeed> needs;
+  if (config.data.seq_len == 0) return needs;
+  const RankMemoryArguments arguments{config, layout, ranks, needs};
+  call_core("rank_memory", &arguments);
+  return needs;
+}
+
 std::string stage_table(const RunConfig& config, const Layout& layout) {
   const auto& p = config.parallelism;
   double whole = 0;
   for (const auto& stage : split_stages(config.model, p)) whole += stage_cost(config.model, stage);
-  const int64_t seq_len = config.data.seq_len;
+  const std::vector<MemoryNeed> needs = memory_of(config, layout, ranks_of_stages(layout));
   std::string text = fmt::format("#\n# {:<8}{:>8}", "pipeline", "cost");
-  if (seq_len > 0) text += fmt::format("{:>12}{:>12}{:>12}", "state", "activations", "memory");
+  if (!needs.empty()) text += fmt::format("{:>12}{:>12}{:>12}", "state", "activations", "memory");
   text += "  layers\n";
-  const auto model_ranks = layout.group_of(GroupKind::kModel, 0);
   for (int i = 0; i < layout.pipeline(); ++i) {
     const auto stages = stages_of(config.model, p, i);
     double cost = 0;
     for (const auto& stage : stages) cost += stage_cost(config.model, stage);
     text += fmt::format("# {:<8}{:>7.1f}%", fmt::format("rank {}", i), 100 * cost / whole);
-    if (seq_len > 0) {
-      const int rank = model_ranks[static_cast<size_t>(i * layout.tensor())];
-      const auto need = estimate_train_memory(config, seq_len, layout, rank, planned_multiplier(config),
-                                              planned_hosts(config.topology, layout.world_size()));
+    if (!needs.empty()) {
+      const MemoryNeed& need = needs[static_cast<size_t>(i)];
       text += fmt::format("{:>12}{:>12}{:>12}", format_bytes(need.state_bytes), format_bytes(need.activation_bytes),
                           format_bytes(need.total()));
     }

@@ -151,13 +151,6 @@ class TreeSums : public BackendDecorator {
   SumTerms sum_;
 };
 
-// Returns a backend that passes each call on to `inner`, except sums and means of floating-point numbers. Those run
-// on another stream, so that the caller's continues.
-c10::intrusive_ptr<c10d::Backend> with_tree_sums(c10::intrusive_ptr<c10d::Backend> inner, c10::Device device,
-                                                 SumTerms sum) {
-  return c10::make_intrusive<TreeSums>(std::move(inner), device, sum);
-}
-
 c10::intrusive_ptr<c10d::Backend> open_backend(const DeviceGroupStart& start) {
   switch (start.device.type()) {
     case c10::DeviceType::CUDA: return open_nccl(start);
@@ -174,6 +167,11 @@ c10::intrusive_ptr<c10d::Backend> open_backend(const DeviceGroupStart& start) {
 OpenGuarded the_guarded_groups = nullptr;
 
 }  // namespace
+
+c10::intrusive_ptr<c10d::Backend> with_tree_sums(c10::intrusive_ptr<c10d::Backend> inner, c10::Device device,
+                                                 SumTerms sum) {
+  return c10::make_intrusive<TreeSums>(std::move(inner), device, sum);
+}
 
 OpenGuarded guarded_groups() { return the_guarded_groups; }
 void set_guarded_groups(OpenGuarded open) { the_guarded_groups = open; }

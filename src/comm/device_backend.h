@@ -13,6 +13,7 @@
 #include "comm/world.h"
 
 namespace c10d {
+class Backend;
 class Store;
 }
 
@@ -40,6 +41,11 @@ class DeviceGroups {
   c10::intrusive_ptr<c10d::Store> store_;
   int64_t num_groups_ = 0;
 };
+
+/// Returns a backend that passes each call on to `inner`, except sums and means of floating-point numbers. Those run on
+/// another stream, so that the caller's continues.
+c10::intrusive_ptr<c10d::Backend> with_tree_sums(c10::intrusive_ptr<c10d::Backend> inner, c10::Device device,
+                                                 SumTerms sum);
 
 /// Returns this rank's number, from 0, among the ranks of its host: the index of its device if each has one.
 int index_on_host(const World& world);

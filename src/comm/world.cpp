@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/launched.h"
 #include "base/process.h"
+#include "comm/device_backend.h"
 #include "comm/fake/fake_backend.h"
 #include "comm/store_meeting.h"
 #include "comm/wire_world.h"
@@ -36,13 +37,35 @@ class AloneWorld : public World {
   const std::string& network() const override { return network_; }
   Communicator& all() override { return *all_; }
   std::unique_ptr<Communicator> make_group(const std::vector<std::vector<int>>& partition, const std::string& name,
-                                           c10::Device, SumTerms) override {
-    return group_of(group_with(rank_, size_, partition), name);
+                                           c10::Device device, SumTerms tree_sums) override {
+    const std::vector<int> ranks = group_with(rank_, size_, partition);
+    if (device.is_cpu() || ranks.size() == 1) return group_of(ranks, name);
+    return device_group_of(ranks, name, device, tree_sums);
   }
   [[noreturn]] void abort(int exit_code) override { _exit(exit_code); }
 
  private:
   std::unique_ptr<Communicator> group_of(const std::vector<int>& ranks, const std::string& name) {
+    const int index = index_in(ranks, rank_), size = static_cast<int>(ranks.size());
+    c10::intrusive_ptr<c10d::Backend> backend;
+    if (size > 1) backend = c10::make_intrusive<FakeBackend>(index, size);
+    return std::make_unique<Communicator>(options_of(ranks, name), std::move(backend), index);
+  }
+
+  // A rank without peers has such groups in a played step.
+  std::unique_ptr<Communicator> device_group_of(const std::vector<int>& ranks, const std::string& name,
+                                                c10::Device device, SumTerms tree_sums) {
+    GroupOptions options = options_of(ranks, name);
+    options.device = device.str();
+    const int index = index_in(ranks, rank_), size = static_cast<int>(ranks.size());
+    const auto open = [=](Lane lane) -> c10::intrusive_ptr<c10d::Backend> {
+      c10::intrusive_ptr<c10d::Backend> backend = c10::make_intrusive<FakeBackend>(index, size);
+      return tree_sums && lane == Lane::kCollectives ? with_tree_sums(std::move(backend), device, tree_sums) : backend;
+    };
+    return std::make_unique<Communicator>(std::move(options), open, index, group_of(ranks, name));
+  }
+
+  GroupOptions options_of(const std::vector<int>& ranks, const std::string& name) const {
     GroupOptions options;
     options.name = name;
     options.world_ranks = ranks;
@@ -52,10 +75,7 @@ class AloneWorld : public World {
       options.supernode.push_back(supernodes_[static_cast<size_t>(r)]);
     }
     options.shape = shape_of(ranks, nodes_);
-    const int index = index_in(ranks, rank_), size = static_cast<int>(ranks.size());
-    c10::intrusive_ptr<c10d::Backend> backend;
-    if (size > 1) backend = c10::make_intrusive<FakeBackend>(index, size);
-    return std::make_unique<Communicator>(std::move(options), std::move(backend), index);
+    return options;
   }
 
   WorldOptions options_;

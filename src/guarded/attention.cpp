@@ -11,9 +11,9 @@
 #include <optional>
 
 #include "base/error.h"
-#include "guarded/attention_scratch.h"
 #include "guarded/open_view.h"
 #include "guarded/ops.h"
+#include "kernels/cuda/attention_memory.h"
 
 namespace athanor::guarded {
 namespace {
@@ -106,6 +106,22 @@ void submit_forward(const char* name, const Inputs& in, const Tensor& out, const
     }
   });
 }
+
+using kernels::cuda::AttentionShape;
+
+AttentionShape memory_shape(const Tensor& q, const Tensor& k, const Tensor& offsets, int64_t longest) {
+  const int64_t tokens = q.numel() / (q.size(-1) * q.size(-2)), seq_len = offsets.defined() ? longest : q.size(1);
+  return {tokens / seq_len,
+          seq_len,
+          q.size(-2),
+          k.size(-2),
+          q.size(-1),
+          offsets.defined() ? offsets.numel() - 1 : 0,
+          q.scalar_type() == at::kBFloat16};
+}
+
+// Allocates as much as the kernels of CUDA take for a moment, and frees it.
+void take(const Tensor& like, int64_t bytes) { at::empty({bytes}, like.options().dtype(at::kByte)); }
 
 struct Outputs {
   Tensor dq, dk, dv;
@@ -244,7 +260,7 @@ void flash_backward(const c10::OperatorHandle& op, Stack* stack) {
   const bool has_fixed_order = context.deterministicAlgorithms() && !context.deterministicAlgorithmsWarnOnly();
   const Inputs in(q, k, v, offsets, call.number(8), call.factor(14), call.optional_number(15));
   const auto into = submit_backward(call.name(), in, dout, out, call.tensor(5), has_fixed_order);
-  allocate_flash_scratch(q, k, offsets, has_fixed_order);
+  take(q, kernels::cuda::flash_backward_bytes(memory_shape(q, k, offsets, call.number(8)), has_fixed_order));
   call.give(into.dq, into.dk, into.dv);
 }
 
@@ -267,11 +283,10 @@ void efficient_forward(const c10::OperatorHandle& op, Stack* stack) {
   check_efficient(call, q, k, v, offsets, longest);
   call.check(!call.tensor(3).defined() && call.number(9) == 1 && call.flag(10) && !call.optional_number(13),
              "only causal attention without a window");
-  constexpr int64_t kRows = 32;
   const Tensor out = at::empty(q.sizes(), q.options());
-  const Tensor logsumexp =
-      at::empty({offsets.defined() ? offsets.numel() - 1 : q.size(0), q.size(2), (longest + kRows - 1) / kRows * kRows},
-                q.options().dtype(at::kFloat));
+  const Tensor logsumexp = at::empty(
+      {offsets.defined() ? offsets.numel() - 1 : q.size(0), q.size(2), kernels::cuda::efficient_rows(longest)},
+      q.options().dtype(at::kFloat));
   submit_forward(call.name(), Inputs(q, k, v, offsets, longest, call.factor(11)), out, logsumexp);
   const auto state = q.options().dtype(at::kLong);
   call.give(out, logsumexp, at::empty({}, state), at::empty({}, state), longest, longest);
@@ -288,7 +303,8 @@ void efficient_backward(const c10::OperatorHandle& op, Stack* stack) {
   call.check(dout.is_contiguous() && call.number(14) == 1, "only causal attention with dense gradients");
   const auto into = submit_backward(call.name(), Inputs(q, k, v, offsets, longest, call.factor(16)), dout, out,
                                     call.tensor(10), call.optional_number(17) == 1);
-  allocate_efficient_scratch(q, offsets, longest);
+  const auto scratch = kernels::cuda::efficient_backward_bytes(memory_shape(q, k, offsets, longest));
+  for (const int64_t bytes : {scratch.forming_sums, scratch.rest}) take(q, bytes);
   call.give(into.dq, into.dk, into.dv, Tensor());
 }
 

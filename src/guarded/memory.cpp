@@ -21,6 +21,12 @@ size_t rounded(size_t num_bytes) {
   return (num_bytes + step - 1) / step * step;
 }
 
+// What libtorch's allocator of a device counts as in use.
+size_t counted(size_t num_bytes) {
+  constexpr size_t kBlock = 512;
+  return (num_bytes + kBlock - 1) / kBlock * kBlock;
+}
+
 }  // namespace
 
 Memory::Memory(Queues& queues, size_t capacity) : queues_(queues), capacity_(capacity), limit_(capacity) {
@@ -62,9 +68,9 @@ void* Memory::allocate(size_t num_bytes, Queues::StreamId stream) {
   }
   in_use_ += size;
   peak_ = std::max(peak_, in_use_);
-  asked_ += num_bytes;
+  asked_ += counted(num_bytes);
   peak_asked_ = std::max(peak_asked_, asked_);
-  used_[closed] = {size, num_bytes, stream, pool, {}};
+  used_[closed] = {size, counted(num_bytes), stream, pool, {}};
   return closed;
 }
 

@@ -66,7 +66,8 @@ class Memory {
   size_t free_pooled() const;  ///< bytes that only pools can use again
   size_t taken() const;        ///< bytes in use, and those that were and can be used again
   size_t free_bytes() const;   ///< bytes that can still be allocated outside of pools
-  /// The same as allocated and peak, in the sizes that were asked for. Blocks are larger, by up to a quarter.
+  /// The same as allocated and peak, in the sizes that were asked for, in multiples of 512 bytes, as libtorch's
+  /// allocator for CUDA counts them. Blocks are larger, by up to a quarter.
   size_t asked() const;
   size_t peak_asked() const;
   void reset_peak();

@@ -282,6 +282,18 @@ Tensor grouped_mm(const Tensor& a, const Tensor& b, const std::optional<Tensor>&
   return out;
 }
 
+// Products in fp32 of narrow operands, which only CUDA has.
+Tensor mm_in_type(const Tensor& a, const Tensor& b, at::ScalarType type) {
+  ATHANOR_CHECK_AS(Error, type == at::kFloat, "this form of mm is not played");
+  const OnDevice on(a.device().index());
+  const Tensor out = at::empty({a.size(0), b.size(1)}, a.options().dtype(type));
+  queues().submit(current_stream(), "mm", [a = OpenView(a), b = OpenView(b), out = OpenView(out)] {
+    const at::AutoDispatchBelowAutograd below;
+    out.tensor().copy_(product(a.tensor(), b.tensor()));
+  });
+  return out;
+}
+
 void record_stream(Tensor& self, c10::Stream stream) {
   if (self.storage().data()) memory(stream.device_index()).note_use(self.storage().mutable_data(), stream.id());
 }
@@ -307,6 +319,7 @@ void register_ops() {
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar));
   m.impl("record_stream", TORCH_FN(record_stream));
   m.impl("_grouped_mm", TORCH_FN(grouped_mm));
+  m.impl("mm.dtype", TORCH_FN(mm_in_type));
   register_attention(m);
 }
 

@@ -9,7 +9,6 @@
 #include "layout/device_workspace.h"
 #include "layout/holding.h"
 #include "layout/shards.h"
-#include "layout/update_cost.h"
 
 namespace athanor::inline layout {
 namespace {
@@ -149,74 +148,18 @@ std::vector<double> count_written_bytes(const RunConfig& config, const Layout& l
   return bytes;
 }
 
-double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations) {
+double count_graph_bytes(const RunConfig& config, const MemoryNeed& need) {
   if (!config.train.cuda_graphs) return 0;
   const bool observes = config.metrics.layer_statistics > 0;
   const auto layers = static_cast<double>(config.model.num_hidden_layers);
-  return activations.transient_bytes() + activations.kept_bytes / (observes ? 1 : layers);
+  return need.transient_bytes + need.activation_bytes / (observes ? 1 : layers);
 }
 
-double count_estimate_bytes(const RunConfig& config, const Layout& layout, int rank) {
-  const OptimizerPlan optimizers = plan_optimizers(config.optimizer);
-  const StateShards shards = count_state_shards(config.parallelism, layout);
-  double bytes = 0;
-  for (const auto& [name, held] : count_held_by_optimizer(config, layout, rank, optimizers)) {
-    if (optimizers.optimizer(name).needs.second_backward)
-      bytes += static_cast<double>(
-          count_state_bytes(held, shards, false, {.name = name, .state = {{"estimate"}}}).optimizer);
-  }
-  return bytes;
-}
-
-MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 Multiplier multiplier, const std::vector<int>& hosts) {
-  const ActivationNeed activations = count_activations(config, seq_len, layout, rank, multiplier);
-  MemoryNeed need;
-  need.state_bytes =
-      static_cast<double>(count_state_bytes(config, layout, rank, plan_optimizers(config.optimizer)).total());
-  if (!multiplier.on_device)
-    need.staging_bytes = count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
-  need.activation_bytes = activations.kept_bytes;
-  need.transient_bytes = activations.transient_bytes();
-  if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, activations);  // others record none
-  if (precision_of(config).rounds_gradients()) {
-    for (const auto& [replication, elements] : count_held_by_replication(config, layout, rank)) {
-      const bool alone = layout.group_size(replication.data_ranks(), rank) == 1 && !replication.replicas();
-      if (!alone) need.buffer_bytes += 2 * static_cast<double>(elements);
-    }
-  }
-  need.buffer_bytes += count_estimate_bytes(config, layout, rank);
-  need.update_bytes = count_update_bytes(config, layout, rank, multiplier);
-  if (!multiplier.on_device) return need;
-  for (const OpenedGroup& opened : opened_groups(config, layout, rank, seq_len, hosts))
-    need.communicator_bytes += opened.bytes;
-  need.allocator_bytes = count_allocator_bytes(need.passing_bytes() + need.buffer_bytes + need.graph_bytes);
-  need.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
-  return need;
-}
-
-double count_workspace_bytes(const RunConfig& config, const Layout& layout, Multiplier multiplier) {
-  if (!uses_cuda_libraries(config, multiplier)) return 0;
+double count_workspace_bytes(const RunConfig& config, const Layout& layout) {
   const bool records_graph = config.train.cuda_graphs && layout.world_size() == 1;
   return count_cublas_workspaces(records_graph) * cublas_workspace_bytes();
 }
 
 double count_allocator_bytes(double bytes_that_come_and_go) { return 0.1 * bytes_that_come_and_go; }
-
-Multiplier planned_multiplier(const RunConfig& config) {
-  const bool names_device = config.train.device != DeviceKind::kAuto && config.train.device != DeviceKind::kCpu;
-  return names_device ? kDeviceMultiplier : Multiplier{};
-}
-
-int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier,
-                 const std::vector<int>& hosts) {
-  int fullest = 0;
-  double most = 0;
-  for (const int rank : layout.group_of(GroupKind::kModel, 0)) {
-    const double need = estimate_train_memory(config, seq_len, layout, rank, multiplier, hosts).total();
-    if (need > most) fullest = rank, most = need;
-  }
-  return fullest;
-}
 
 }  // namespace athanor::inline layout

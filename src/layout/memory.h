@@ -8,11 +8,9 @@
 #include <vector>
 
 #include "config/run_config.h"
-#include "layout/activations.h"
 #include "layout/communicator_memory.h"
 #include "layout/layout.h"
 #include "layout/optimizer_state.h"
-#include "layout/product_scratch.h"
 #include "layout/shards.h"
 
 namespace athanor::inline layout {
@@ -69,20 +67,14 @@ StateBytes count_state_bytes(HeldElements held, StateShards shards, bool bf16, c
 /// Returns the bytes of the state of `rank`, summed over the optimizers, without the padding of buckets.
 StateBytes count_state_bytes(const RunConfig& config, const Layout& layout, int rank, const OptimizerPlan& optimizers);
 
-/// Returns what an optimizer with a second backward holds from that until the step is applied (optim/sophiag.h).
-double count_estimate_bytes(const RunConfig& config, const Layout& layout, int rank);
-
+/// The memory of a rank, of its host or of its device (plan/rank_memory.h).
 struct MemoryNeed {
   double state_bytes = 0;       ///< StateBytes::total
-  double activation_bytes = 0;  ///< kept for backward, by all microbatches in flight (layout/activations.h)
-  double transient_bytes = 0;   ///< temporary memory on top of that
-  /// 2 for each element held of a replication kind whose gradients several ranks sum, if reduce_dtype is bfloat16: the
-  /// rounded gradients in transfer.
-  /// With Sophia-G 4 for each element of its state that is owned: the Hessian until the step is applied.
-  double buffer_bytes = 0;
-  double update_bytes = 0;   ///< count_update_bytes (layout/update_cost.h); the activations are gone by then
-  double graph_bytes = 0;    ///< count_graph_bytes
-  double staging_bytes = 0;  ///< count_staging_bytes, unless it is the memory of a device
+  double activation_bytes = 0;  ///< kept when the fullest forward or backward of a microbatch begins
+  double transient_bytes = 0;   ///< what that takes on top of it
+  double update_bytes = 0;      ///< what an update of whole matrices (Muon) takes; the activations are gone by then
+  double graph_bytes = 0;       ///< count_graph_bytes
+  double staging_bytes = 0;     ///< count_staging_bytes, unless it is the memory of a device
   // On a device:
   double communicator_bytes = 0;  ///< opened_groups
   double allocator_bytes = 0;     ///< count_allocator_bytes
@@ -92,8 +84,8 @@ struct MemoryNeed {
   /// True if that is what the update holds.
   bool update_is_peak() const { return update_bytes > activation_bytes + transient_bytes; }
   double total() const {
-    return state_bytes + passing_bytes() + buffer_bytes + graph_bytes + staging_bytes + communicator_bytes +
-           allocator_bytes + workspace_bytes;
+    return state_bytes + passing_bytes() + graph_bytes + staging_bytes + communicator_bytes + allocator_bytes +
+           workspace_bytes;
   }
 };
 
@@ -112,28 +104,13 @@ double count_staging_bytes(const RunConfig& config, const Layout& layout, int ra
 /// rest. For what comes and goes it is taken to be a tenth; this was not measured.
 double count_allocator_bytes(double bytes_that_come_and_go);
 
-/// Returns the bytes of all workspaces of cuBLAS on a rank's device (layout/device_workspace.h); 0 on a CPU.
-double count_workspace_bytes(const RunConfig& config, const Layout& layout, Multiplier multiplier);
+/// Returns the bytes of all workspaces of cuBLAS on a rank's CUDA device (layout/device_workspace.h).
+double count_workspace_bytes(const RunConfig& config, const Layout& layout);
 
 /// Returns what train.cuda_graphs adds to the need of a rank; 0 without it. The graph of a shape keeps the activations
 /// and the temporary memory of a microbatch also while other work runs. That is a whole microbatch in the steps that
 /// metrics.layer_statistics observes, else validation, which keeps one layer's activations. One graph is counted:
 /// documents may give microbatches other shapes, with a graph for each.
-double count_graph_bytes(const RunConfig& config, const ActivationNeed& activations);
-
-/// Returns the memory of one rank of a layout, assuming that its experts get an even share of the tokens. With
-/// kDeviceMultiplier it is the memory of the rank's device. What CUDA takes for its context, half a gigabyte, is not
-/// counted: a rank that asks how much of its device is free has a context then.
-/// @param seq_len  as resolved from the data.
-/// @param hosts    on devices: as opened_groups takes it.
-MemoryNeed estimate_train_memory(const RunConfig& config, int64_t seq_len, const Layout& layout, int rank,
-                                 Multiplier multiplier = {}, const std::vector<int>& hosts = {});
-
-/// Returns the multiplier of a plan for this configuration: a device if train.device names one.
-Multiplier planned_multiplier(const RunConfig& config);
-
-/// Returns the rank of the world that needs the most memory among those with data rank 0.
-int fullest_rank(const RunConfig& config, int64_t seq_len, const Layout& layout, Multiplier multiplier = {},
-                 const std::vector<int>& hosts = {});
+double count_graph_bytes(const RunConfig& config, const MemoryNeed& need);
 
 }  // namespace athanor::inline layout

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <bit>
 
+#include "config/families.h"
 #include "config/precision.h"
 #include "layout/holding.h"
-#include "layout/layer_memory.h"
 #include "layout/schedule.h"
 #include "layout/shards.h"
 #include "layout/stages.h"
@@ -23,11 +23,40 @@ double num_children(size_t index, size_t size) {
   return children;
 }
 
+// A microbatch on a rank, in numbers that are multiplied.
+struct MicrobatchShape {
+  double tokens;      // N: those that matrix products take
+  double own_tokens;  // those that the residual stream has: N, or N / tensor under sequence_parallel
+  double hidden, width, choices, experts;  // width: bytes of an activation element
+  double sent = 0;  // tokens sent to the expert group, the rank itself included, once to each rank that needs them
+
+  MicrobatchShape(const RunConfig& config, const Layout& layout, int64_t seq_len, bool shares_tokens);
+  double stream() const { return tokens * hidden * width; }        // a tensor of all tokens
+  double residual() const { return own_tokens * hidden * width; }  // a tensor of the residual stream
+};
+
+MicrobatchShape::MicrobatchShape(const RunConfig& config, const Layout& layout, int64_t seq_len, bool shares_tokens)
+    : tokens(static_cast<double>(config.train.micro_batch_size * seq_len)),
+      own_tokens(shares_tokens ? tokens / layout.tensor() : tokens),
+      hidden(static_cast<double>(config.model.hidden_size)),
+      width(static_cast<double>(bytes_of(precision_of(config).compute))),
+      choices(static_cast<double>(config.model.num_experts_per_tok)),
+      experts(static_cast<double>(config.model.num_experts)) {
+  if (layout.expert() == 1) return;
+  const ModelConfig& m = config.model;
+  const double reached =
+      config.moe.dispatch == DispatchKind::kAllGather
+          ? 1
+          : probability_of_any(m.num_experts, m.num_experts / layout.expert(), m.num_experts_per_tok);
+  sent = tokens * layout.expert() * reached;
+}
+
 class Counter {
  public:
   Counter(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len)
-      : config_(config), layout_(layout), rank_(rank), shape_(layer_shape(config, seq_len, layout, {})),
-        sequence_(shape_.shares_tokens), microbatches_(static_cast<double>(layout.microbatches())) {}
+      : config_(config), layout_(layout), rank_(rank),
+        sequence_(layout.tensor() > 1 && config.parallelism.sequence_parallel),
+        shape_(config, layout, seq_len, sequence_), microbatches_(static_cast<double>(layout.microbatches())) {}
 
   void gradients_and_weights();
   void layers();
@@ -90,8 +119,8 @@ class Counter {
   const RunConfig& config_;
   const Layout& layout_;
   int rank_;
-  LayerShape shape_;
   bool sequence_;
+  MicrobatchShape shape_;
   double microbatches_;
   std::map<GroupKind, Group> groups_;
 };
@@ -130,7 +159,7 @@ void Counter::gradients_and_weights() {
 }
 
 void Counter::layers() {
-  if (!shape_.tensor) return;
+  if (layout_.tensor() == 1) return;
   const RecomputeKinds again = parse_recompute(config_.parallelism.recompute);
   const TrafficKind what{TrafficPurpose::kLayers};
   for (const StageLayers& stage :
@@ -141,7 +170,7 @@ void Counter::layers() {
         stream_gather(what, microbatches_ * (forwards + (!again.layer && (part_again || again.norm) ? 1 : 0) + 1));
         stream_sum(what, microbatches_ * (forwards + 1));
       }
-      if (shape_.norm_whole)
+      if (family_of(config_.model).qk_norm == QkNorm::kWhole)
         all_reduce(what, GroupKind::kTensor, microbatches_ * (again.attention || again.layer ? 3 : 2),
                    8 * shape_.tokens);
       if (config_.model.is_sparse_layer(l))
@@ -151,7 +180,7 @@ void Counter::layers() {
 }
 
 void Counter::vocabulary() {
-  if (!shape_.tensor) return;
+  if (layout_.tensor() == 1) return;
   const TrafficKind what{TrafficPurpose::kVocabulary};
   for (const StageLayers& stage :
        stages_of(config_.model, config_.parallelism, layout_.coordinate(rank_, Axis::kPipeline))) {
@@ -183,7 +212,7 @@ void Counter::stages() {
 }
 
 void Counter::tokens() {
-  if (!shape_.dispatches) return;
+  if (layout_.expert() == 1) return;
   const RecomputeKinds again = parse_recompute(config_.parallelism.recompute);
   double sparse = 0;
   for (const StageLayers& stage :
@@ -194,7 +223,7 @@ void Counter::tokens() {
                backwards = microbatches_ * sparse;
   const double choices = 8 * shape_.choices * rows, weights = 4 * shape_.choices * rows;
   const auto calls = static_cast<double>(std::max<int64_t>(1, config_.moe.dispatch_chunks));
-  if (shape_.allgather) {
+  if (config_.moe.dispatch == DispatchKind::kAllGather) {
     add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, forwards, choices);
     add({TrafficPurpose::kTokens}, Collective::kAllGather, GroupKind::kExpert, calls * (forwards + backwards),
         rows * row / calls);
@@ -227,7 +256,7 @@ void Counter::balance() {
 // more.
 void Counter::losses() {
   const auto layers = static_cast<double>(config_.model.num_sparse_layers());
-  const double dispatched = shape_.dispatches ? size(GroupKind::kExpert) : 0;
+  const double dispatched = layout_.expert() > 1 ? size(GroupKind::kExpert) : 0;
   for (const GroupKind kind : {GroupKind::kPipeline, GroupKind::kData}) {
     all_reduce({TrafficPurpose::kLosses}, kind, 1, 8 * (3 + layers));
     all_reduce({TrafficPurpose::kLosses}, kind, 1, 8 * (1 + layers * (2 * shape_.experts + dispatched + 3)));

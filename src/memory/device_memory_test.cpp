@@ -15,11 +15,8 @@
 #include "base/text.h"
 #include "comm/testing/guarded_groups.h"
 #include "layout/device_workspace.h"
-#include "layout/holding.h"
-#include "layout/update_cost.h"
 #include "memory/memory_remedies.h"
 #include "model/initialize.h"
-#include "optim/home_matrices.h"
 #include "parallel/testing/small_layouts.h"
 #include "train/testing/batches.h"
 #include "train/testing/device_case.h"
@@ -80,115 +77,6 @@ TEST(DeviceMemory, ThatOneDeviceLacksIsRefusedOnAllRanks) {
     if (world.rank() == 1) guarded::memory().set_limit(SIZE_MAX);
   });
   EXPECT_EQ(num_refused, 4);
-}
-
-// ---- the estimate compared with what is allocated
-
-struct Case {
-  std::string name, family;
-  Degrees degrees;
-  std::string dispatch = "allgather", dtype = "bfloat16", scope = "instance";
-};
-void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
-
-class OnDeviceMemory : public testing::TestWithParam<Case> {};
-const std::vector<Case> kAllCases = {
-    {"one_olmoe", "olmoe", {1, 1, 1, "none"}},
-    {"one_llama", "llama", {1, 1, 1, "none"}},
-    {"documents", "llama", {1, 1, 1, "none"}, "allgather", "bfloat16", "document"},
-    {"fp32", "llama", {1, 1, 1, "none"}, "allgather", "float32"},
-    {"fp32_documents", "llama", {1, 1, 1, "none"}, "allgather", "float32", "document"},
-    {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
-    {"allgather4", "olmoe", {1, 4, 4, "ep_aware"}},
-    {"all_to_all4", "olmoe", {1, 4, 4, "ep_aware"}, "all_to_all"},
-    {"tensor2", "llama", {1, 1, 1, "none", 2, 1}},
-    {"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}},
-};
-// Each family, type, scope, dispatch and axis once, on two ranks at most.
-const std::vector<Case> kDiagonal = {
-    {"fp32_documents", "llama", {1, 1, 1, "none"}, "allgather", "float32", "document"},
-    {"allgather2", "olmoe", {1, 2, 2, "ep_aware"}},
-    {"all_to_all2", "olmoe", {1, 2, 2, "ep_aware"}, "all_to_all"},
-    {"tensor2", "llama", {1, 1, 1, "none", 2, 1}},
-    {"pipeline2", "qwen3_moe", {1, 1, 1, "none", 1, 2}},
-};
-INSTANTIATE_TEST_SUITE_P(Layouts, OnDeviceMemory, testing::ValuesIn(kDiagonal),
-                         [](const auto& each) { return each.param.name; });
-INSTANTIATE_TEST_SUITE_P(TestAll, OnDeviceMemory, testing::ValuesIn(kAllCases),
-                         [](const auto& each) { return each.param.name; });
-
-TEST_P(OnDeviceMemory, OfActivationsIsThatOfTheFormulaWithinFivePercentAndWithMessagesWithinTen) {
-  RunConfig config = config_of(GetParam().family, GetParam().degrees, GetParam().dispatch);
-  config.train.dtype = GetParam().dtype;
-  config.data.attention_scope = GetParam().scope;
-  const int size = GetParam().degrees.world();
-  if (!test::is_of_test_all()) config.train.global_batch_size = 8;  // two microbatches on a rank at most
-  const Layout layout(config, size);
-  std::vector<double> peaks(static_cast<size_t>(size));
-  comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
-    Mesh mesh(layout, world);
-    if (size > 1) mesh.use(device);
-    DataIdentity data;
-    data.eos_id = static_cast<uint32_t>(config.model.vocab_size);  // no document is so short that tables grow
-    TrainState state(config, data, mesh, {.device = device});
-    initialize_parameters(config.model, 1, state.model.parameters);
-    train_step(state, fixed_batch(config));
-    guarded::queues().synchronize_all();
-    world.all().barrier();
-    const auto before = guarded::memory().asked();
-    guarded::memory().reset_peak();
-    train_step(state, fixed_batch(config));
-    guarded::queues().synchronize_all();
-    peaks[static_cast<size_t>(world.rank())] = static_cast<double>(guarded::memory().peak_asked() - before);
-  });
-  // The host runs ahead of a device, so how many messages of a pipeline are kept until they have been sent differs.
-  const double tolerance = GetParam().degrees.pipeline > 1 ? 0.1 : 0.05;
-  for (int rank = 0; rank < size; ++rank) {
-    const double computed = count_activations(config, config.data.seq_len, layout, rank, kDeviceMultiplier).peak_bytes;
-    const double found = peaks[static_cast<size_t>(rank)];
-    EXPECT_NEAR(computed / found, 1, tolerance)
-        << "rank " << rank << ": " << computed << " computed, " << found << " had";
-    if (std::getenv("ATHANOR_PRINT_MEMORY"))
-      fmt::print("{} rank {}: {:+.2f}% of {:.2f} MB\n", GetParam().name, rank, 100 * (computed / found - 1),
-                 found / 1e6);
-  }
-}
-
-// Muon's exchanges, as HomeMatrices makes them; what the products take is tested in ops/newton_schulz_test.cpp.
-TEST(OnDeviceMemory, OfAnUpdateIsThatOfTheFormula) {
-  for (const Degrees& degrees : {Degrees{1, 1, 1, "none"}, {1, 4, 2, "ep_aware"}, {1, 2, 1, "optimizer", 2, 1}}) {
-    RunConfig config = config_of("olmoe", degrees, "allgather");
-    config.optimizer.name = "muon";
-    const int size = degrees.world();
-    const Layout layout(config, size);
-    comm::run_device_ranks(size, [&](comm::World& world, at::Device device) {
-      Mesh mesh(layout, world);
-      if (size > 1) mesh.use(device);
-      const ShardPlan shards(mesh, config.parallelism.sharding);
-      const ParameterStore store(
-          make_bucket_entries(held_parameters(config.model, config.parallelism, layout, world.rank())), at::kFloat,
-          ParameterStore::Use::kTraining, shards.sharding(bucket_elements(config)), device);
-      const HomeMatrices homes(store, shards);
-      std::vector<const BucketEntry*> entries;
-      for (const BucketEntry& entry : store.table())
-        if (is_muon_role(entry.role)) entries.push_back(&entry);
-      const HomePlan plan = homes.plan(entries);
-      const UpdateCost cost = count_update_cost(config, layout, world.rank(), store.table(), store.buckets());
-      guarded::queues().synchronize_all();
-      world.all().barrier();
-      const auto before = guarded::memory().asked();
-      guarded::memory().reset_peak();
-      homes.update(plan, store.grad(), [](std::span<const HomeStack>) {});
-      guarded::queues().synchronize_all();
-      const auto taken = static_cast<double>(guarded::memory().peak_asked() - before);
-      // Between the two, by how far the host is ahead.
-      EXPECT_GE(taken, 0.95 * (cost.held_bytes + cost.exchange_bytes)) << size << " ranks, " << world.rank();
-      EXPECT_LE(taken, 1.05 * (cost.held_bytes + cost.all_exchanges_bytes)) << size << " ranks, " << world.rank();
-      int64_t computed = 0;
-      for (const auto& [shape, count] : cost.computed) computed += count * shape.first * shape.second;
-      EXPECT_EQ(computed, plan.home_elements());
-    });
-  }
 }
 
 // ---- who multiplies on a device

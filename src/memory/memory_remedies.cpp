@@ -87,17 +87,16 @@ Change all_at_their_strongest(RunConfig config, const DeviceRank& of) {
   return {join(settings, " and "), std::move(config)};
 }
 
-TightJob tight_job(double bytes, const DeviceRank& of) {
+TightJob tight_job(const RunConfig& config, double bytes, const DeviceRank& of) {
   int64_t of_host = of.hosts.empty() ? of.ranks : 0;
   for (const int host : of.hosts) of_host = std::max<int64_t>(of_host, std::ranges::count(of.hosts, host));
-  return {of.ranks, static_cast<int>(of_host), bytes};
+  return {of.ranks, static_cast<int>(of_host), bytes, device_place(config, {})};
 }
 
 }  // namespace
 
 MemoryNeed need_of_device(const RunConfig& config, const DeviceRank& of) {
-  return estimate_train_memory(config, config.data.seq_len, Layout(config, of.ranks), of.rank, kDeviceMultiplier,
-                               of.hosts);
+  return memory_if_known(config, Layout(config, of.ranks), of.rank, device_place(config, of.hosts));
 }
 
 std::vector<std::vector<MemoryRemedy>> memory_remedies(const RunConfig& config, const DeviceRank& of) {
@@ -124,7 +123,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
   const Change strongest = all_at_their_strongest(config, of);
   if (const double together = need_of_device(strongest.config, of).total(); fitting.empty() && together <= bytes)
     fitting.push_back(fmt::format("{} together ({})", strongest.setting, format_bytes(together)));
-  const TightJob job = tight_job(bytes, of);
+  const TightJob job = tight_job(config, bytes, of);
   if (const auto more = fewest_ranks(config, job)) fitting.push_back(more->text(of.ranks));
   if (!fitting.empty()) return join(fitting, " or ") + " would fit";
   if (const auto more = fewest_ranks(strongest.config, job))
@@ -163,7 +162,7 @@ std::string describe_need(const RunConfig& config, const DeviceRank& of) {
   std::string text =
       fmt::format("{} of weights, {} of masters and moments, {} of gradients, {} of activations, {} of scratch",
                   bytes(state.weights), bytes(state.master + state.optimizer), bytes(state.gradient),
-                  format_bytes(need.activation_bytes), format_bytes(need.transient_bytes + need.buffer_bytes));
+                  format_bytes(need.activation_bytes), format_bytes(need.transient_bytes));
   text += describe_update(need);
   const auto add = [&](double part, const char* what) {
     if (part > 0) text += fmt::format(", {} {}", format_bytes(part), what);
@@ -256,11 +255,17 @@ std::vector<int> hosts_of(const RankRemedy& remedy, const TightJob& job) {
 bool fits(RankRemedy& remedy, const TightJob& job) {
   if (!find_layout_faults(remedy.config, remedy.ranks).empty()) return false;
   const Layout layout(remedy.config, remedy.ranks);
-  const std::vector<int> hosts = hosts_of(remedy, job);
-  const int64_t seq_len = remedy.config.data.seq_len;
+  PlannedPlace place = job.place;
+  if (place.on_device()) place.hosts = hosts_of(remedy, job);
+  const std::vector<int> ranks = ranks_that_differ(remedy.config, layout);
+  const auto state_of = [&](int rank) {
+    return static_cast<double>(
+        count_state_bytes(remedy.config, layout, rank, plan_optimizers(remedy.config.optimizer)).total());
+  };
+  if (std::ranges::any_of(ranks, [&](int rank) { return state_of(rank) > job.bytes; })) return false;
   remedy.need_bytes = 0;
-  for (const int rank : layout.group_of(GroupKind::kPipeline, 0)) {  // tensor ranks have equal parts
-    const double need = estimate_train_memory(remedy.config, seq_len, layout, rank, job.multiplier, hosts).total();
+  for (const int rank : ranks) {
+    const double need = memory_of_rank(remedy.config, layout, rank, place).total();
     if (need > job.bytes) return false;
     remedy.need_bytes = std::max(remedy.need_bytes, need);
   }

@@ -1,12 +1,12 @@
 #pragma once
-// What a run can change to need less memory, by the estimate of layout/memory.h: settings of its configuration, or the
-// number of its ranks.
+// What a run can change to need less memory, by the estimate of plan/rank_memory.h: settings of its configuration, or
+// the number of its ranks.
 
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "layout/memory.h"
+#include "plan/rank_memory.h"
 
 namespace athanor::inline memory {
 
@@ -37,7 +37,7 @@ std::string what_would_fit(const RunConfig& config, double bytes, const DeviceRa
 /// setting the mildest that saves a tenth of the need, else its strongest; a smaller model if there is none.
 std::string what_saves_most(const RunConfig& config, const DeviceRank& of = {});
 
-/// Returns the estimate for a rank.
+/// Returns memory_if_known for a rank.
 MemoryNeed need_of_device(const RunConfig& config, const DeviceRank& of);
 
 /// Returns one more part of a need, ", or, when the activations are gone, 2.00GiB of whole matrices in Muon's update";
@@ -63,7 +63,7 @@ struct TightJob {
   int ranks = 1;
   int ranks_of_host = 1;  ///< also in a larger job, which has more hosts; on devices only its messages depend on it
   double bytes = 0;       ///< that a rank may take
-  Multiplier multiplier = kDeviceMultiplier;
+  PlannedPlace place;     ///< without hosts, which follow from the above
 };
 
 /// Returns the layout with the fewest ranks, not fewer than now, in which each rank fits, if there is one. Layouts

@@ -34,13 +34,14 @@ RunConfig sparse_case() {
 
 double need_of_fullest(const RunConfig& config, int ranks) {
   const Layout layout(config, ranks);
+  const PlannedPlace place = device_place(config, planned_hosts(config.topology, ranks));
   double most = 0;
-  for (int rank = 0; rank < ranks; ++rank)
-    most = std::max(most, estimate_train_memory(config, config.data.seq_len, layout, rank, kDeviceMultiplier,
-                                                planned_hosts(config.topology, ranks))
-                              .total());
+  for (const int rank : layout.group_of(GroupKind::kPipeline, 0))
+    most = std::max(most, memory_of_rank(config, layout, rank, place).total());
   return most;
 }
+
+const PlannedPlace kCuda{ops::PlayedPlace::kCuda};
 
 struct Changed {
   int ranks;
@@ -70,7 +71,7 @@ TEST(RankRemedies, HaveTheFewestRanksWithWhichEachRankFits) {
   std::set<std::string> axes;
   for (double share = 0.95; share > 0.1; share -= 0.05) {
     const double bytes = share * now;
-    const auto found = fewest_ranks(config, {.bytes = bytes});
+    const auto found = fewest_ranks(config, {.bytes = bytes, .place = kCuda});
     int fewest = INT_MAX;
     for (const Changed& each : all)
       if (each.need <= bytes) fewest = std::min(fewest, each.ranks);
@@ -88,7 +89,7 @@ TEST(RankRemedies, MayBeAnotherLayoutOfAsManyRanks) {
   RunConfig config = sparse_case();
   config.parallelism.sharding = "none";
   const double now = need_of_fullest(config, 4);
-  const auto found = fewest_ranks(config, {.ranks = 4, .ranks_of_host = 4, .bytes = 0.9 * now});
+  const auto found = fewest_ranks(config, {.ranks = 4, .ranks_of_host = 4, .bytes = 0.9 * now, .place = kCuda});
   ASSERT_TRUE(found);
   EXPECT_EQ(found->setting, "parallelism.expert_parallel_degree = 2");
   EXPECT_EQ(found->text(4), fmt::format("the same 4 ranks with {} ({} on each)", found->setting,
@@ -98,14 +99,15 @@ TEST(RankRemedies, MayBeAnotherLayoutOfAsManyRanks) {
   config.moe = {};
   config.model.family = "llama";
   config.parallelism.data_parallel_shard_degree = 4;
-  const auto dense = fewest_ranks(config, {.ranks = 4, .ranks_of_host = 4, .bytes = 0.8 * need_of_fullest(config, 4)});
+  const auto dense =
+      fewest_ranks(config, {.ranks = 4, .ranks_of_host = 4, .bytes = 0.8 * need_of_fullest(config, 4), .place = kCuda});
   ASSERT_TRUE(dense);
   EXPECT_EQ(dense->setting, "parallelism.tensor_parallel_degree = 2 and parallelism.data_parallel_shard_degree = 2");
   EXPECT_EQ(dense->ranks, 4);
 }
 
 TEST(RankRemedies, AreNotOfferedWhereNoLayoutFits) {
-  EXPECT_FALSE(fewest_ranks(sparse_case(), {.bytes = 1000}));
+  EXPECT_FALSE(fewest_ranks(sparse_case(), {.bytes = 1000, .place = kCuda}));
   EXPECT_SAYS(what_would_fit(sparse_case(), 1000), "no number of ranks along one axis: a smaller model would");
 }
 
@@ -113,7 +115,7 @@ TEST(RankRemedies, AreAmongWhatWouldFitWithAndWithoutTheSettings) {
   RunConfig config = sparse_case();
   config.train.micro_batch_size = 8;
   const double now = need_of_fullest(config, 1);
-  const auto alone = fewest_ranks(config, {.bytes = 0.9 * now});
+  const auto alone = fewest_ranks(config, {.bytes = 0.9 * now, .place = kCuda});
   ASSERT_TRUE(alone);
   EXPECT_SAYS(what_would_fit(config, 0.9 * now), " or " + alone->text(1) + " would fit");
   double least = now;

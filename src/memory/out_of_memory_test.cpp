@@ -76,14 +76,13 @@ TEST(MemoryRemedies, StateWhatTheEstimateIsWithThem) {
   EXPECT_EQ(std::ranges::count(settings, "train.micro_batch_size = 5"), 0);  // does not divide 12 sequences
   RunConfig changed = config;
   changed.train.micro_batch_size = 4;
-  EXPECT_EQ(remedies[0].front().need.total(),
-            estimate_train_memory(changed, 256, Layout(changed, 1), 0, kDeviceMultiplier).total());
+  EXPECT_EQ(remedies[0].front().need.total(), need_of_device(changed, {}).total());
   EXPECT_EQ(remedies[0].front().setting, "train.micro_batch_size = 4");
 }
 
 TEST(MemoryRemedies, LeaveOutGraphsWhereThereAreSome) {
   RunConfig config = remedy_case();
-  const double plain = estimate_train_memory(config, 256, Layout(config, 1), 0, kDeviceMultiplier).total();
+  const double plain = need_of_device(config, {}).total();
   config.train.cuda_graphs = true;
   const auto graphs = memory_remedies(config).at(3);
   ASSERT_EQ(graphs.size(), 1u);
@@ -171,9 +170,7 @@ TEST(OnDeviceOutOfMemory, TheLineNamesWhatRecordedGraphsHold) {
   EXPECT_EQ(step_without_memory().find("recorded graphs"), std::string::npos) << "there are none yet";
   for (int step = 0; step < 3; ++step) train_step(state, fixed_batch(config));
   const auto graphs = static_cast<double>(ops::Graph::held_bytes_of_all());
-  EXPECT_GT(
-      graphs,
-      estimate_train_memory(config, config.data.seq_len, Layout(config, 1), 0, kDeviceMultiplier).activation_bytes);
+  EXPECT_GT(graphs, need_of_device(config, {}).activation_bytes);
   EXPECT_SAYS(step_without_memory(), fmt::format(" gradients, {} held by recorded graphs, and ", format_bytes(graphs)));
 }
 

@@ -69,7 +69,7 @@ double sum_over_host(comm::World& world, double own) {
 
 void check_memory(const RunConfig& config, comm::World& world, const Layout& layout, at::Device device) {
   if (ops::facts_of(device)) return check_device_memory(config, world, device);  // it has memory of its own
-  const MemoryNeed own = memory_of_rank(config, layout, world.rank());
+  const MemoryNeed own = memory_if_known(config, layout, world.rank());
   const double all = sum_over_host(world, own.total());
   const auto available = static_cast<double>(available_memory_bytes());
   // Free memory does not have what the processes take already. Processes of one program have about the same.
@@ -78,7 +78,7 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
   const auto more_ranks = [&] {
     RunConfig plain = config;
     plain.train.cuda_graphs = false;  // there are none on a CPU
-    const TightJob job{world.size(), ranks, available / ranks, {at::get_num_threads()}};
+    const TightJob job{world.size(), ranks, available / ranks, {}};
     const auto fitting = fewest_ranks(plain, job);
     return fitting ? fmt::format("; {}, at most {} of them on a host like this, would fit", fitting->text(world.size()),
                                  ranks)
@@ -91,8 +91,8 @@ void check_memory(const RunConfig& config, comm::World& world, const Layout& lay
   };
   const std::string parts = fmt::format(
       "{} of weights, gradients and optimizer state, {} of activations, {} of scratch{}{}",
-      format_bytes(own.state_bytes), format_bytes(own.activation_bytes),
-      format_bytes(own.transient_bytes + own.buffer_bytes), describe_update(own),
+      format_bytes(own.state_bytes), format_bytes(own.activation_bytes), format_bytes(own.transient_bytes),
+      describe_update(own),
       own.staging_bytes > 0 ? fmt::format(", {} for a copy to write checkpoints from", format_bytes(own.staging_bytes))
                             : "");
   ATHANOR_CHECK(all <= available,

@@ -48,7 +48,8 @@ class CountsOfBothHops {
 
   void learn() {
     if (!coming_) return;
-    take_parts(coming_->get(), counts_->hops[0].here.size(1), &RowCounts::OfHop::on_host);
+    // In a played step no counts come, and the hops have their own.
+    if (!all_.is_meta()) take_parts(coming_->get(), counts_->hops[0].here.size(1), &RowCounts::OfHop::on_host);
     coming_.reset();
   }
 
@@ -82,8 +83,9 @@ class AllToAll2d : public Exchange {
                 counts_of_hop(input, 0), most_across(input), learn_counts()),
         inside_(input, inside_ranks_, with_sources(input.group.rank() % inner_ranks_),
                 node_ * inner_ranks_ * input.experts_per_rank, input.experts_per_rank, counts_of_hop(input, 1),
-                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_), learn_counts()),
-        choices_played_(played_choices_of_chunks(input)) {}
+                input.most_choices(input.experts_per_rank, input.group.size() / inner_ranks_), learn_counts()) {
+    received_.choices_played = played_choices_of_chunks(input);
+  }
 
   int64_t num_chunks() const override { return chunks_; }
   int64_t num_received() override { return inside_.num_received(); }
@@ -91,17 +93,15 @@ class AllToAll2d : public Exchange {
   const Received& received() override {
     if (received_.ids_NK.defined()) return received_;
     const Tokens& tokens = inside_.received();
-    received_ = {tokens.chunk_begin,
-                 tokens.weights_TK.narrow(1, 0, k_).contiguous(),
-                 tokens.ids_TK.narrow(1, 0, k_).contiguous(),
-                 {}};
+    received_.chunk_begin = tokens.chunk_begin;
+    received_.weights_NK = tokens.weights_TK.narrow(1, 0, k_).contiguous();
+    received_.ids_NK = tokens.ids_TK.narrow(1, 0, k_).contiguous();
     if (is_queued_) {
       order_there(tokens.ids_TK.select(1, k_));
       return received_;
     }
     if (tokens.ids_TK.is_meta()) {  // in a played step, where no source is known
       received_.canonical = {{0, inside_.num_received()}};
-      received_.choices_played = choices_played_;
       return received_;
     }
     std::vector<std::pair<int64_t, Received::Run>> runs;  // by source; within a source they arrive in order
@@ -209,7 +209,6 @@ class AllToAll2d : public Exchange {
   std::vector<int> across_ranks_, inside_ranks_;
   std::optional<CountsOfBothHops> both_;
   Hop across_, inside_;
-  std::vector<int64_t> choices_played_;
   Received received_;
   Tensor crossed_, target_, node_sums_;  // tokens between the hops, in both directions
   int64_t next_send_ = 0, next_return_ = 0;

@@ -71,6 +71,7 @@ Hop::Hop(const DispatchInput& input, std::vector<int> peers, Tokens tokens, int6
   const PeersOfHop of{first_expert, experts_per_peer, static_cast<int64_t>(peers_.size())};
   const int64_t room = most_choices < 0 ? -1 : std::min(most_choices, most_tokens_of_chunk(tokens));
   rows_ = input.form.hop_rows(tokens, of, room);
+  if (tokens.ids_TK.is_meta()) played_counts_ = played_counts(tokens.chunk_begin, of, own_index());
   if (room >= 0) set_counts(tokens, room, most_choices);
   if (!counts_->on_host.defined() && !learn_counts_) {
     // In a dry run no data arrive, so the counts must read as zero.
@@ -100,18 +101,20 @@ void Hop::begin_counts() {
   fetched_counts_.emplace(counts_->here);
 }
 
-size_t Hop::own_index() const { return static_cast<size_t>(std::ranges::find(peers_, group_.rank()) - peers_.begin()); }
+int64_t Hop::own_index() const { return std::ranges::find(peers_, group_.rank()) - peers_.begin(); }
 
 void Hop::learn_numbers() {
   if (come_) return;
+  const bool are_known = counts_->on_host.defined();
   if (learn_counts_) {
     std::exchange(learn_counts_, nullptr)();
   } else if (fetched_counts_) {
     counts_->on_host = fetched_counts_->get();
-  } else if (!counts_->on_host.defined()) {
+  } else if (!are_known) {
     counts_coming_.over.wait();
-    counts_->on_host = counts_->here.is_meta() ? rows_->played_counts(own_index()) : counts_->here;
+    counts_->on_host = counts_->here;
   }
+  if (!are_known && played_counts_.defined()) counts_->on_host = played_counts_;
   fetched_counts_.reset();
   counts_coming_ = {};
   const auto n = static_cast<int64_t>(peers_.size());

@@ -76,7 +76,7 @@ class Hop {
   void begin_counts();
   void set_counts(const Tokens& tokens, int64_t room, int64_t most_choices);
   void learn_numbers();
-  size_t own_index() const;
+  int64_t own_index() const;
   Flight exchange(const Tensor& rows, const Counts& there, const Counts& here, const Tensor& into);
 
   comm::Communicator& group_;
@@ -88,6 +88,7 @@ class Hop {
   std::function<void()> learn_counts_;
   Flight counts_coming_;
   std::optional<ops::Fetch> fetched_counts_;
+  Tensor played_counts_;                 // in a played step, where no counts arrive
   std::optional<RowNumbers> go_, come_;  // once they are known
   Tensor packed_choices_;
   Flight choices_, dweights_;

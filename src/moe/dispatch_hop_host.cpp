@@ -42,7 +42,6 @@ class OnHostRows : public HopRows {
       for (const auto& chunk : go_) *to++ = chunk[p];
     }
   }
-  Tensor played_counts(size_t own) const override;
   Tensor pack_choices(const Tensor& counts) override;
   void set_numbers(const RowNumbers& /*go*/, const RowNumbers& come, const Tensor& /*counts*/) override {
     come_ = come;
@@ -97,23 +96,9 @@ void OnHostRows::plan() {
 void OnHostRows::plan_played(int64_t tokens) {
   std::vector<int64_t> counts;
   for (int64_t p = 0; p < peers_.count; ++p)
-    counts.push_back(played_tokens(tokens, {peers_.first_expert + p * peers_.experts_per_peer, peers_.experts_per_peer},
-                                   {peers_.first_expert, peers_.count * peers_.experts_per_peer}));
+    counts.push_back(played_tokens(tokens, experts_of_peer(peers_, p), experts_of_peers(peers_)));
   rows_.emplace_back(static_cast<size_t>(sum(counts)));
   go_.push_back(std::move(counts));
-}
-
-// The peers have as many tokens.
-Tensor OnHostRows::played_counts(size_t own) const {
-  const Tensor counts = at::empty({2, peers_.count * tokens_.num_chunks()}, at::kLong);
-  auto *go = counts.data_ptr<int64_t>(), *come = go + counts.size(1);
-  for (size_t p = 0; p < static_cast<size_t>(peers_.count); ++p) {
-    for (const auto& chunk : go_) {
-      *go++ = chunk[p];
-      *come++ = chunk[own];
-    }
-  }
-  return counts;
 }
 
 void OnHostRows::plan_chunk(int64_t begin, int64_t end) {

@@ -52,9 +52,6 @@ class HopRows {
 
   /// Returns the received tokens, by chunk.
   virtual Tokens unpack_choices(const Tensor& bytes) = 0;
-  /// In a played step: the numbers of rows to peers and from them, int64 [2, peers · chunks] of the host.
-  /// @param own  the index of this rank among the peers.
-  virtual Tensor played_counts(size_t /*own*/) const { return {}; }
 
   /// Returns the place by chunk of each received row by peer; undefined on the host, and if it is the same.
   virtual Tensor order_of_received() const { return {}; }

@@ -47,6 +47,13 @@ double part_with_choice(ExpertRange experts) {
 
 }  // namespace
 
+ExpertRange experts_of_peer(const kernels::cuda::PeersOfHop& peers, int64_t peer) {
+  return {peers.first_expert + peer * peers.experts_per_peer, peers.experts_per_peer};
+}
+ExpertRange experts_of_peers(const kernels::cuda::PeersOfHop& peers) {
+  return {peers.first_expert, peers.count * peers.experts_per_peer};
+}
+
 int64_t played_choices(int64_t tokens, ExpertRange experts) {
   return std::llround(static_cast<double>(tokens * ops::played_numbers().choices) * share_of(experts));
 }
@@ -57,6 +64,28 @@ int64_t played_tokens(int64_t tokens, ExpertRange experts, ExpertRange known) {
   if (are_all && numbers.takes_turns) return count_in_turn(tokens, experts);
   const double of_known = part_with_choice(known);
   return of_known == 0 ? 0 : std::llround(static_cast<double>(tokens) * part_with_choice(experts) / of_known);
+}
+
+Tensor played_counts(const std::vector<int64_t>& chunk_begin, const kernels::cuda::PeersOfHop& peers, int64_t own) {
+  const ExpertRange all = experts_of_peers(peers);
+  const auto chunks = std::ssize(chunk_begin) - 1;
+  const Tensor counts = at::empty({2, peers.count * chunks}, at::kLong);
+  auto *go = counts.data_ptr<int64_t>(), *come = go + counts.size(1);
+  const auto count = [&](int64_t peer, size_t chunk) {
+    const int64_t tokens = chunk_begin[chunk + 1] - chunk_begin[chunk];
+    const ExpertRange experts = experts_of_peer(peers, peer);
+    const int64_t rows = played_tokens(tokens, experts, all);
+    const auto of_all = static_cast<double>(tokens) / std::max(part_with_choice(all), 1e-9);
+    const int64_t choices = played_choices(std::llround(of_all), experts);
+    return kernels::cuda::count_of(rows, std::clamp(choices, rows, rows * ops::played_numbers().choices));
+  };
+  for (int64_t p = 0; p < peers.count; ++p) {
+    for (size_t c = 0; c < static_cast<size_t>(chunks); ++c) {
+      *go++ = count(p, c);
+      *come++ = count(own, c);
+    }
+  }
+  return counts;
 }
 
 }  // namespace athanor::moe

@@ -40,7 +40,7 @@ DeviceTraits traits_of(at::Device device) {
           .stored_by_attention = 1,
           .stored_by_attention_backward = 2,
           .stored_by_experts_backward = 1,
-          .is_queued = !device.is_meta(),
+          .is_queued = !on_host(device),
           .large_product = 4096,
           .large_copy_bytes = int64_t{1} << 28,
           .watched = WatchedDetail::kLayers,

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "base/error.h"
+#include "ops/played.h"
 
 namespace athanor::ops {
 namespace {
@@ -68,7 +69,9 @@ bool has_paths(const Tensor& x) {
 }
 
 MatmulPath matmul_path(const Tensor& x, ProductKind kind) {
-  return has_paths(x) ? current().of(x.scalar_type())[kind] : MatmulPath::kLibrary;
+  if (!has_paths(x)) return MatmulPath::kLibrary;
+  if (x.is_meta() && played_place() == PlayedPlace::kPlannedHost) return MatmulPath::kAvx2;
+  return current().of(x.scalar_type())[kind];
 }
 
 }  // namespace athanor::ops

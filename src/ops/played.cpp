@@ -1,10 +1,10 @@
 #include "ops/played.h"
 
-#include <ATen/ExpandUtils.h>
-#include <ATen/WrapDimUtils.h>
+#include "ops/device/played_device.h"
+#include "ops/played_forms.h"
+
 #include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
-#include <torch/library.h>
 
 #include <algorithm>
 #include <atomic>
@@ -32,6 +32,7 @@ struct Running {
   bool is_node = false;
   bool node_ended = false;   // a node that it has called has ended, and no op with gradients has begun since
   bool has_written = false;  // an op that it has called has written something
+  double flops = 0;
   int64_t bytes_read = 0;
   c10::SmallVector<Identity, 4> arguments = {};
 };
@@ -41,6 +42,7 @@ struct Running {
 struct Play::State {
   Recorder& recorder;
   PlayedNumbers numbers;
+  PlayedPlace place;
   uint64_t number;
   std::vector<Running> running = {{}};  // from the outermost
   PlayedBlock* continued = nullptr;     // the block that the next one of its size continues
@@ -115,6 +117,17 @@ void for_meta(const Values& values, F f) {
   }
 }
 
+// Returns the multiplications and additions of a product of libtorch, by its last two operands.
+double flops_of(const at::RecordFunction& op) {
+  constexpr const char* kProducts[] = {"aten::mm", "aten::bmm", "aten::_grouped_mm", "aten::addmm_", "aten::addmm"};
+  const auto* const found =
+      std::ranges::find_if(kProducts, [&](const char* each) { return !std::strcmp(op.name(), each); });
+  if (found == std::end(kProducts)) return 0;
+  const size_t first = found - kProducts < 3 ? 0 : 1;
+  const Tensor &a = op.inputs()[first].toTensor(), &b = op.inputs()[first + 1].toTensor();
+  return 2.0 * static_cast<double>(a.numel()) * static_cast<double>(b.size(-1));
+}
+
 std::unique_ptr<at::ObserverContext> begin_op(const at::RecordFunction& op) {
   if (!playing) return nullptr;
   Running& caller = playing->running.back();
@@ -122,6 +135,7 @@ std::unique_ptr<at::ObserverContext> begin_op(const at::RecordFunction& op) {
   if (!called.is_node) {
     if (at::GradMode::is_enabled()) caller.node_ended = false;
     if (caller.node_ended) find_continued(op);
+    called.flops = flops_of(op);
     for_meta(op.inputs(), [&](const Tensor& x) {
       called.bytes_read += static_cast<int64_t>(x.nbytes());
       called.arguments.push_back(identity_of(x));
@@ -157,7 +171,7 @@ void end_op(const at::RecordFunction& op, at::ObserverContext* /*context*/) {
     return;
   }
   const int64_t written = ended.has_written || ended.arguments.empty() ? 0 : bytes_written(op, ended);
-  if (written > 0) playing->recorder.computed({op.name(), 0, ended.bytes_read, written});
+  if (written > 0) playing->recorder.computed({op.name(), ended.flops, ended.bytes_read, written});
   caller.has_written |= ended.has_written || written > 0;
 }
 
@@ -168,58 +182,15 @@ int64_t bytes_of(Tensors tensors) {
   return bytes;
 }
 
-// Forms of libtorch's ops that have none for meta tensors in C++.
-
-Tensor index_select_shape(const Tensor& x, int64_t dim, const Tensor& index) {
-  auto shape = x.sizes().vec();
-  shape.at(static_cast<size_t>(at::maybe_wrap_dim(dim, x.dim()))) = index.numel();
-  return at::empty(shape, x.options());
-}
-
-Tensor where_shape(const Tensor& condition, const Tensor& x, const Tensor& y) {
-  const auto shape = at::infer_size(condition.sizes(), at::infer_size(x.sizes(), y.sizes()));
-  return at::empty(shape, condition.options().dtype(at::result_type(x, y)));
-}
-
-Tensor logical_shape(const Tensor& x, const Tensor& y) {
-  return at::empty(at::infer_size(x.sizes(), y.sizes()), x.options().dtype(at::kBool));
-}
-
-Tensor& logical_into(const Tensor& x, const Tensor& y, Tensor& out) {
-  out.resize_(at::infer_size(x.sizes(), y.sizes()));
-  return out;
-}
-
-Tensor one_number(const Tensor& x) { return at::empty({}, x.options()); }
-
-Tensor same_shape(const Tensor& x) { return at::empty_like(x); }
-
-// Programs that play no step, such as Python's, keep their own forms.
-void install_forms() {
-  static auto* const library = [] {
-    auto* made = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::Meta, __FILE__, __LINE__);
-    made->impl("abs", same_shape);
-    made->impl("logical_and", logical_shape);
-    made->impl("logical_and.out", logical_into);
-    made->impl("logical_or", logical_shape);
-    made->impl("logical_or.out", logical_into);
-    made->impl("index_select", index_select_shape);
-    made->impl("max", one_number);
-    made->impl("min", one_number);
-    made->impl("where.self", where_shape);
-    return made;
-  }();
-  ATHANOR_ASSERT(library);
-}
-
 }  // namespace
 
-Play::Play(Recorder& recorder, PlayedNumbers numbers) {
+Play::Play(Recorder& recorder, PlayedNumbers numbers, PlayedPlace place) {
   ATHANOR_ASSERT(!playing);
   static std::atomic<uint64_t> count{0};
   install_allocator();
-  install_forms();
-  state_ = std::make_unique<State>(State{recorder, std::move(numbers), ++count});
+  install_played_forms();
+  device::install_played_device();
+  state_ = std::make_unique<State>(State{recorder, std::move(numbers), place, ++count});
   state_->handle =
       at::addThreadLocalCallback(at::RecordFunctionCallback(begin_op, end_op)
                                      .needsInputs(true)
@@ -231,6 +202,14 @@ Play::Play(Recorder& recorder, PlayedNumbers numbers) {
 Play::~Play() {
   playing = nullptr;
   at::removeCallback(state_->handle);
+}
+
+PlayedPlace played_place() { return playing ? playing->place : PlayedPlace::kHost; }
+
+bool plays_device() { return is_device(played_place()); }
+
+int num_threads() {
+  return played_place() == PlayedPlace::kPlannedHost ? playing->numbers.threads : at::get_num_threads();
 }
 
 const PlayedNumbers& played_numbers() {

@@ -9,7 +9,7 @@
 namespace athanor::ops {
 
 /// Returns the number of threads that for_each_in_turn uses: at most one for each piece.
-inline int64_t num_slots(int64_t count) { return std::min<int64_t>(at::get_num_threads(), count); }
+inline int64_t num_slots(int64_t count) { return std::min<int64_t>(num_threads(), count); }
 
 struct NoGuard {};
 

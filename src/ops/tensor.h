@@ -53,10 +53,15 @@ constexpr at::ScalarType scalar_type_of() {
   return c10::CppTypeToScalarType<std::conditional_t<std::is_same_v<T, kernels::Bf16>, c10::BFloat16, T>>::value;
 }
 
+/// True while this thread plays a step on a device (played.h).
+bool plays_device();
+/// Returns the threads that compute on the host; in a step that is played on a planned host, those that it would have.
+int num_threads();
+
 /// True if the forms of the host compute on x: it is in the host's memory, or stands for such a tensor in a played step
-/// (played.h), with a shape and without memory.
-inline bool on_host(at::Device device) { return device.is_cpu() || device.is_meta(); }
-inline bool on_host(const Tensor& x) { return x.is_cpu() || x.is_meta(); }
+/// (played.h), with a shape and without memory. If a device is played, meta tensors stand for those of the device.
+inline bool on_host(at::Device device) { return device.is_cpu() || (device.is_meta() && !plays_device()); }
+inline bool on_host(const Tensor& x) { return x.is_cpu() || (x.is_meta() && !plays_device()); }
 
 /// Returns the address of the first element, after a check of the type and that x is on the host. That of a meta tensor
 /// is not null, and nothing may read or write there.

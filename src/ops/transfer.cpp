@@ -173,6 +173,10 @@ Fetch::Fetch(const Tensor& x) {
     on_host_ = x;
     return;
   }
+  if (x.is_meta()) {
+    on_host_ = at::ones(x.sizes(), x.scalar_type());
+    return;
+  }
   refuse_while_recording("a copy to the host");
   on_host_ = at::empty(x.sizes(), pinned(x.scalar_type()));
   ++to_host;

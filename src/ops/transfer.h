@@ -38,7 +38,7 @@ void send_bytes(const Tensor& to, const void* from);
 /// concurrently; together they use a bounded amount of pinned memory.
 void fetch_bytes(const Tensor& x, void* out);
 
-/// A tensor on its way to the host.
+/// A tensor on its way to the host. A meta tensor, which has no values, becomes ones.
 class Fetch {
  public:
   /// Starts the copy.

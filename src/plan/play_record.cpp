@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/cpu_allocator.h"
-
 namespace athanor::inline plan {
 
 void PlayRecord::computed(const ops::Op& op) {
@@ -44,10 +42,6 @@ int64_t PlayRecord::bytes_sent(GroupKind group) const {
   for (const auto& [what, total] : sent_)
     if (what.first == group) bytes += total.bytes;
   return bytes;
-}
-
-int64_t PlayRecord::block_of(int64_t bytes) {
-  return static_cast<int64_t>(ops::block_bytes(static_cast<size_t>(bytes)));
 }
 
 void PlayRecord::change(int64_t bytes) {

@@ -2,7 +2,9 @@
 // What a rank's step computes, holds and sends, in order.
 
 #include <cstdint>
+#include <functional>
 #include <map>
+#include <utility>
 #include <variant>
 #include <vector>
 
@@ -42,9 +44,12 @@ struct PlayedPhase {
 /// Records events, and adds them up. Groups of one rank send nothing, and are left out.
 class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public PhaseWatcher {
  public:
+  /// @param block_of  returns the bytes that the allocator takes for a tensor of that number of bytes.
+  explicit PlayRecord(std::function<int64_t(int64_t bytes)> block_of) : block_of_(std::move(block_of)) {}
+
   void computed(const ops::Op& op) override;
-  void allocated(int64_t bytes) override { change(block_of(bytes)); }
-  void freed(int64_t bytes) override { change(-block_of(bytes)); }
+  void allocated(int64_t bytes) override { change(block_of_(bytes)); }
+  void freed(int64_t bytes) override { change(-block_of_(bytes)); }
   void sends(const comm::Communicator& group, Collective collective, int64_t bytes) override;
   void begins(board::Phase phase) override;
 
@@ -62,9 +67,9 @@ class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public Phase
   int64_t bytes_sent(GroupKind group) const;
 
  private:
-  static int64_t block_of(int64_t bytes);
   void change(int64_t bytes);
 
+  std::function<int64_t(int64_t)> block_of_;
   std::map<const comm::Communicator*, GroupKind> kinds_;
   std::vector<StepEvent> events_;
   std::vector<PlayedPhase> phases_;

@@ -11,6 +11,8 @@
 namespace athanor::inline plan {
 
 struct PlayedStep {
+  explicit PlayedStep(ops::PlayedPlace place);
+
   PlayRecord record;       ///< the step, without what was made before it
   int64_t kept_bytes = 0;  ///< weights, gradients and state, which the rank holds before and after the step
   /// The most that the step holds in addition, at one time.
@@ -22,13 +24,19 @@ struct PlayedStep {
   int64_t activation_bytes() const;
 };
 
-/// Plays the first step of a run on CPUs. Products take the paths of this process (ops/matmul_paths.h), and scratch
-/// memory is that of its number of threads.
+/// What is played.
+struct PlayedRank {
+  int ranks = 1, rank = 0;
+  ops::PlayedPlace place = ops::PlayedPlace::kHost;
+  int threads = 1;                         ///< those of a planned host
+  std::vector<double> expert_shares = {};  ///< the part of all choices that each expert gets; empty: equal parts
+};
+
+/// Plays the first step of a run. On CPUs products take the paths of this process (ops/matmul_paths.h), and scratch
+/// memory is that of its number of threads. On devices blocks have the sizes of libtorch's allocator.
 /// A dispatch that a run would measure (moe.dispatch = "auto") is all_to_all.
 /// @param config  resolved: data.seq_len is set and the model's fields are filled in.
-/// @param expert_shares  the part of all choices that each expert gets; empty: equal parts.
 /// @throws ConfigError with every fault of the layout.
-std::unique_ptr<PlayedStep> play_step(const RunConfig& config, int num_ranks, int rank,
-                                      std::vector<double> expert_shares = {});
+std::unique_ptr<PlayedStep> play_step(const RunConfig& config, const PlayedRank& which);
 
 }  // namespace athanor::inline plan

@@ -11,8 +11,8 @@
 #include "base/text.h"
 #include "config/toml_reader.h"
 #include "layout/memory.h"
+#include "layout/traffic.h"
 #include "ops/testing/on_path.h"
-#include "plan/rank_memory.h"
 #include "train/testing/memory_cases.h"
 
 namespace athanor::played_step_test {
@@ -52,7 +52,7 @@ TEST_P(PlayedStepOfOneRank, HasTheMeasuredPeakWithinOnePercent) {
   if (config.model.is_moe()) config.moe.balance = "forced_uniform";
   for (const auto path : ops::test::tile_paths()) {
     const ops::test::OnPath on(path);
-    const auto played = play_step(config, 1, 0);
+    const auto played = play_step(config, {});
     const double measured = measured_peak(config);
     print(GetParam().family + " " + name_of(path), *played, measured);
     EXPECT_NEAR(static_cast<double>(played->passing_bytes()) / measured, 1, 0.01) << name_of(path);
@@ -66,7 +66,7 @@ TEST(TestAllPlayedStep, HasTheMeasuredPeakWhereTheLibraryMultiplies) {
   for (const char* family : {"llama", "olmoe"}) {
     RunConfig config = memory_config(MemoryCase{family, {}});
     if (config.model.is_moe()) config.moe.balance = "forced_uniform";
-    const auto played = play_step(config, 1, 0);
+    const auto played = play_step(config, {});
     const double measured = measured_peak(config);
     print(std::string(family) + " library", *played, measured);
     EXPECT_NEAR(static_cast<double>(played->passing_bytes()) / measured, 1, 0.01) << family;
@@ -83,6 +83,7 @@ const std::vector<MemoryRanks> kFewRanks = {
 const std::vector<MemoryRanks> kMore = {
     {.name = "expert4_all_to_all_2d", .data = 4, .expert = 4, .dispatch = "all_to_all_2d"},
     {.name = "hierarchical", .data = 4, .expert = 2, .sharding = "hierarchical"},
+    {.name = "rounded_gradients", .data = 2, .expert = 2, .reduce_dtype = "bfloat16"},
     {.name = "sgd", .moe = false, .data = 2, .tensor = 2, .optimizer = "sgd"},
     {.name = "lamb", .data = 2, .tensor = 2, .optimizer = "lamb"},
     {.name = "sophiag", .data = 2, .tensor = 2, .optimizer = "sophiag"},
@@ -99,14 +100,24 @@ TEST_P(PlayedStepOfRanks, HaveTheMeasuredPeaksAndSendTheMeasuredBytes) {
   at::set_num_threads(1);
   RunConfig config = memory_config(GetParam());
   if (config.model.is_moe()) config.moe.balance = "forced_uniform";
-  const auto measured = measure_ranks(config, GetParam().world());
-  for (int rank = 0; rank < GetParam().world(); ++rank) {
+  const Layout layout(config, GetParam().world());
+  const auto measured = measure_ranks(config, layout.world_size());
+  for (int rank = 0; rank < layout.world_size(); ++rank) {
     const MeasuredStep& found = measured[static_cast<size_t>(rank)];
-    const auto played = play_step(config, GetParam().world(), rank);
+    const auto played = play_step(config, {layout.world_size(), rank});
     print(fmt::format("{} rank {}", GetParam().name, rank), *played, found.peak);
     EXPECT_NEAR(static_cast<double>(played->passing_bytes()) / found.peak, 1, 0.01) << "rank " << rank;
-    for (const auto& [kind, bytes] : found.sent)
+    std::map<GroupKind, double> formulas;
+    for (const RankTraffic& line : count_rank_traffic(config, layout, rank, kMemorySeqLen))
+      formulas[line.group] += line.bytes;
+    for (const auto& [kind, bytes] : found.sent) {
       EXPECT_NEAR(static_cast<double>(played->record.bytes_sent(kind)), bytes, 0.01 * bytes) << group_name(kind);
+      // The table of traffic.h has no updates, and leaves out the few numbers of the step's report and of the norm. It
+      // takes experts to be drawn, and not in turn.
+      if (config.optimizer.name == "adamw" && kind != GroupKind::kExpert) {
+        EXPECT_NEAR(formulas[kind], bytes, 0.05 * bytes + 1024) << "by the table, " << group_name(kind);
+      }
+    }
   }
 }
 
@@ -117,7 +128,7 @@ TEST(PlayedStep, OfALargeModelHasTheStateOfTheFormulaAndEveryMicrobatch) {
   const RunConfig config = load_run_config(std::filesystem::path(source) / "recipes/mula-220b-a10b.toml");
   const Layout layout(config, 384);
   const auto begin = std::chrono::steady_clock::now();
-  const auto played = play_step(config, layout.world_size(), 0);
+  const auto played = play_step(config, {layout.world_size()});
   if (std::getenv("ATHANOR_PRINT_MEMORY"))
     fmt::print("Mula-220B: {:.2f} s, {} events\n",
                std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count(),
@@ -131,29 +142,8 @@ TEST(PlayedStep, OfALargeModelHasTheStateOfTheFormulaAndEveryMicrobatch) {
   EXPECT_EQ(count(board::Phase::kBackward), 64);
 }
 
-// The check before a run plays as many microbatches as differ.
-TEST(MemoryOfRank, IsThatOfAStepWithAllMicrobatches) {
-  at::set_num_threads(1);
-  for (const char* schedule : {"1f1b", "interleaved_1f1b", "gpipe"}) {
-    const bool interleaves = std::string(schedule) == "interleaved_1f1b";
-    const RunConfig config = memory_config(MemoryRanks{.name = schedule,
-                                                       .moe = false,
-                                                       .pipeline = 2,
-                                                       .schedule = schedule,
-                                                       .virtual_stages = interleaves ? 2 : 1,
-                                                       .micro_batch_size = 1,
-                                                       .microbatches = 16});
-    for (int rank = 0; rank < 2; ++rank) {
-      const MemoryNeed need = memory_of_rank(config, Layout(config, 2), rank);
-      const auto all = play_step(config, 2, rank);
-      EXPECT_EQ(need.state_bytes, static_cast<double>(all->kept_bytes)) << schedule;
-      EXPECT_NEAR(need.passing_bytes() / static_cast<double>(all->passing_bytes()), 1, 1e-3) << schedule << rank;
-    }
-  }
-}
-
 TEST(PlayedStep, HasThePhasesOfAStepAndTheirPeaks) {
-  const auto played = play_step(memory_config(MemoryCase{"olmoe", {}}), 1, 0);  // two microbatches
+  const auto played = play_step(memory_config(MemoryCase{"olmoe", {}}), {});  // two microbatches
   std::vector<std::string> phases;
   int64_t most = 0;
   for (const PlayedPhase& part : played->record.phases()) {

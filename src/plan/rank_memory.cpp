@@ -1,16 +1,21 @@
 #include "plan/rank_memory.h"
 
 #include <algorithm>
+#include <memory>
+#include <tuple>
+#include <utility>
 
 #include "base/log.h"
+#include "base/text.h"
+#include "layout/communicator_memory.h"
+#include "layout/stages.h"
 #include "plan/played_step.h"
 
 namespace athanor::inline plan {
 namespace {
 
-// The tokens and angles of a microbatch are made while it is played. One with more tokens, which is hardly meant, is
-// estimated by formulas.
-constexpr int64_t kMostTokens = int64_t{1} << 24;
+// The tokens and angles of a microbatch are made while it is played.
+constexpr int64_t kMostTokens = int64_t{1} << 26;
 
 // A pipeline is as full after this many microbatches as it gets; those that follow differ in nothing. Under gpipe all
 // are in flight.
@@ -21,41 +26,105 @@ int64_t different_microbatches(const ParallelismConfig& p, const Layout& layout)
                                                          : std::min(all, 2 * layout.pipeline() * p.virtual_stages);
 }
 
-}  // namespace
-
-MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank) {
-  const int64_t of_microbatch = config.train.micro_batch_size * config.data.seq_len;
-  const auto by_formulas = [&] {
-    RunConfig plain = config;
-    plain.train.cuda_graphs = false;  // there are none on a CPU
-    return estimate_train_memory(plain, config.data.seq_len, layout, rank, {at::get_num_threads()});
-  };
-  if (of_microbatch > kMostTokens) return by_formulas();
-  const int64_t all = layout.microbatches(), played_ones = different_microbatches(config.parallelism, layout);
+// The run with as many microbatches as differ, and with all that a step of any number may hold.
+RunConfig shortened(const RunConfig& config, const Layout& layout) {
   RunConfig shorter = config;
-  shorter.train.global_batch_size = config.train.global_batch_size / all * played_ones;
+  shorter.train.global_batch_size =
+      config.train.global_batch_size / layout.microbatches() * different_microbatches(config.parallelism, layout);
   shorter.train.batch_ramp = {};
   shorter.train.stages = {};
+  shorter.optimizer.hessian_interval = 1;
+  return shorter;
+}
+
+// What a device holds in addition to tensors.
+void add_device_bytes(MemoryNeed& need, const RunConfig& config, const Layout& layout, int rank,
+                      const PlannedPlace& on) {
+  for (const OpenedGroup& opened : opened_groups(config, layout, rank, config.data.seq_len, on.hosts))
+    need.communicator_bytes += opened.bytes;
+  if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, need);  // others record none
+  need.allocator_bytes = count_allocator_bytes(need.passing_bytes() + need.graph_bytes);
+  if (on.place == ops::PlayedPlace::kCuda) need.workspace_bytes = count_workspace_bytes(config, layout);
+}
+
+// What tells the memory of stages apart: layers, embedding, head, and FLOPs, which differ by the kinds of layers.
+using Parts = std::tuple<int64_t, bool, bool, double>;
+
+}  // namespace
+
+PlannedPlace device_place(const RunConfig& config, std::vector<int> hosts) {
+  const bool is_xpu = config.train.device == DeviceKind::kXpu;
+  return {is_xpu ? ops::PlayedPlace::kOther : ops::PlayedPlace::kCuda, 1, std::move(hosts)};
+}
+
+PlannedPlace planned_place(const RunConfig& config, int num_ranks) {
+  const bool names_device = config.train.device != DeviceKind::kAuto && config.train.device != DeviceKind::kCpu;
+  if (names_device) return device_place(config, planned_hosts(config.topology, num_ranks));
+  return {ops::PlayedPlace::kPlannedHost, static_cast<int>(std::max<int64_t>(1, config.train.num_threads)), {}};
+}
+
+MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {
+  const int64_t of_microbatch = config.train.micro_batch_size * config.data.seq_len;
+  ATHANOR_CHECK(of_microbatch <= kMostTokens,
+                "a microbatch has {} tokens (train.micro_batch_size × data.seq_len), for which no memory can be "
+                "computed; give it at most {}",
+                of_microbatch, kMostTokens);
+  const RunConfig shorter = shortened(config, layout);
   std::unique_ptr<PlayedStep> played;
   try {
-    played = play_step(shorter, layout.world_size(), rank);
-  } catch (const c10::Error& error) {  // an op of libtorch has no form for meta tensors
-    log::warn("memory: this step cannot be played, so its memory is estimated by formulas: {}",
-              error.what_without_backtrace());
-    return by_formulas();
+    played = play_step(shorter, {layout.world_size(), rank, on.place, on.threads, {}});
+  } catch (const c10::Error& error) {
+    fail<NotPlayed>("the memory of this run is not known, since its step cannot be played: {}",
+                    first_line(error.what_without_backtrace()));
   }
   // The step has the tokens and targets of all microbatches, int64.
-  const auto tokens = static_cast<double>((all - played_ones) * of_microbatch);
-  const double of_others = 2 * sizeof(int64_t) * tokens;
+  const int64_t others = layout.microbatches() - different_microbatches(config.parallelism, layout);
+  const double of_others = 2.0 * sizeof(int64_t) * static_cast<double>(others * of_microbatch);
   MemoryNeed need;
   need.state_bytes = static_cast<double>(played->kept_bytes);
   need.activation_bytes = static_cast<double>(played->activation_bytes()) + of_others;
   need.transient_bytes = static_cast<double>(played->gradient_bytes() - played->activation_bytes());
-  const auto optimizers = plan_optimizers(config.optimizer).optimizers;
-  if (std::ranges::any_of(optimizers, [](const OptimizerDeclaration& each) { return each.needs.home_matrices; }))
+  const auto optimizers = plan_optimizers(config.optimizer);
+  if (std::ranges::any_of(optimizers.optimizers, [](const auto& each) { return each.needs.home_matrices; }))
     need.update_bytes = static_cast<double>(played->update_bytes()) + of_others;
-  need.staging_bytes = count_staging_bytes(config, layout, rank, plan_optimizers(config.optimizer));
+  if (on.on_device()) {
+    add_device_bytes(need, config, layout, rank, on);
+  } else {
+    need.staging_bytes = count_staging_bytes(config, layout, rank, optimizers);
+  }
   return need;
+}
+
+MemoryNeed memory_if_known(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {
+  try {
+    return memory_of_rank(config, layout, rank, on);
+  } catch (const NotPlayed& unknown) {
+    log::warn("{}", unknown.what());
+    return {};
+  }
+}
+
+std::vector<int> ranks_that_differ(const RunConfig& config, const Layout& layout) {
+  std::vector<int> ranks;
+  std::vector<std::vector<Parts>> known;
+  const std::vector<int> of_model = layout.group_of(GroupKind::kModel, 0);
+  for (int i = 0; i < layout.pipeline(); ++i) {  // tensor ranks have equal parts
+    const int rank = of_model[static_cast<size_t>(i * layout.tensor())];
+    std::vector<Parts> parts;
+    for (const StageLayers& stage : stages_of(config.model, config.parallelism, i))
+      parts.emplace_back(stage.num_layers(), stage.embeds, stage.has_head, stage_cost(config.model, stage));
+    if (std::ranges::count(known, parts) > 0) continue;
+    known.push_back(std::move(parts));
+    ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+int fullest_rank(const RunConfig& config, const Layout& layout, const PlannedPlace& on) {
+  const std::vector<int> ranks = ranks_that_differ(config, layout);
+  if (ranks.size() == 1) return ranks.front();
+  return *std::ranges::max_element(ranks, {},
+                                   [&](int rank) { return memory_of_rank(config, layout, rank, on).total(); });
 }
 
 }  // namespace athanor::inline plan

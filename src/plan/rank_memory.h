@@ -1,16 +1,51 @@
 #pragma once
-// The memory that a rank of a run will take on its host, by a played step.
+// The memory that a rank of a run will take, by a played step.
 
+#include <vector>
+
+#include "base/error.h"
 #include "config/run_config.h"
 #include "layout/memory.h"
+#include "ops/played.h"
 
 namespace athanor::inline plan {
 
-/// Returns what `rank` will take on CPUs such as those of this process: its matrix products take this process's paths
-/// and threads. Experts get an even share of the tokens. Where a step cannot be played, formulas estimate it, and a
-/// line is logged.
+/// Where a rank will run.
+struct PlannedPlace {
+  /// kHost: CPUs such as those of this process, with its paths of matrix products and its threads.
+  ops::PlayedPlace place = ops::PlayedPlace::kHost;
+  int threads = 1;              ///< those of a planned host
+  std::vector<int> hosts = {};  ///< as opened_groups takes it: communicators of devices depend on it
+
+  bool on_device() const { return is_device(place); }
+};
+
+/// Returns the place that a configuration names, whatever this machine has: a device, or CPUs with train.num_threads
+/// threads, where tiles multiply that read bf16 as fp32.
+PlannedPlace planned_place(const RunConfig& config, int num_ranks);
+/// Returns the place of a rank on a device.
+PlannedPlace device_place(const RunConfig& config, std::vector<int> hosts);
+
+/// Returns what `rank` will take there, of its host's memory or of its device's. Experts get an even share of the
+/// tokens. What CUDA takes for its context, half a gigabyte, is not counted: a rank that asks how much of its device is
+/// free has a context then.
 /// @param config  resolved: data.seq_len is set and the model's fields are filled in.
-/// @throws ConfigError with every fault of the layout.
-MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank);
+/// @throws ConfigError with every fault of the layout, or if a microbatch has more tokens than any machine holds;
+///         NotPlayed if an op of the step has no form for tensors without memory.
+MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on = {});
+
+struct NotPlayed : Error {
+  using Error::Error;
+};
+
+/// Returns the same for a check before a run: zeros if the step cannot be played, with a line in the log.
+MemoryNeed memory_if_known(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on = {});
+
+/// Returns the ranks of data rank 0, one of each stage, of which one needs most memory: of stages with the same parts
+/// the first, which has most microbatches in flight.
+std::vector<int> ranks_that_differ(const RunConfig& config, const Layout& layout);
+
+/// Returns the one of these that needs most memory.
+int fullest_rank(const RunConfig& config, const Layout& layout, const PlannedPlace& on);
 
 }  // namespace athanor::inline plan

@@ -4,8 +4,8 @@
 #include "base/files.h"
 #include "base/process.h"
 #include "base/text.h"
-#include "layout/memory.h"
 #include "ops/device_traits.h"
+#include "plan/rank_memory.h"
 
 namespace athanor::inline run {
 namespace {
@@ -26,7 +26,7 @@ double step_bytes(const RunConfig& config, const comm::World& world, const Layou
   double bytes = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
     if (world.hosts()[static_cast<size_t>(rank)] == world.host())
-      bytes += estimate_train_memory(config, config.data.seq_len, layout, rank, {at::get_num_threads()}).total();
+      bytes += memory_if_known(config, layout, rank).total();
   }
   return bytes;
 }

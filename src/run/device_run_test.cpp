@@ -13,7 +13,7 @@
 
 #include "base/failure.h"
 #include "base/testing/folder_test.h"
-#include "layout/memory.h"
+#include "memory/memory_remedies.h"
 #include "ops/device_choice.h"
 #include "parallel/mesh.h"
 #include "record/last_words.h"
@@ -103,7 +103,7 @@ TEST_F(OnDeviceRuns, ARunTrainsValidatesSavesAndContinuesThere) {
     EXPECT_EQ(value(line, "device_waits"), 1);
   }
   EXPECT_EQ(copies, 6 + 1);
-  const double need = estimate_train_memory(whole, whole.data.seq_len, Layout(whole, 1), 0, {1}).state_bytes;
+  const double need = memory_of_rank(whole, Layout(whole, 1), 0).state_bytes;
   for (const auto& line : there) {
     EXPECT_GE(value(line, "device_memory_bytes"), need);  // weights, gradients and moments stay there
     EXPECT_GT(value(line, "peak_device_memory_bytes"), value(line, "device_memory_bytes"));  // and activations come
@@ -192,7 +192,7 @@ TEST_F(OnDeviceRuns, WhatCannotBeIsRefusedInOneLineBeforeTheFolderIsMade) {
               "are free there; no setting makes it fit, and no number of ranks along one axis: a smaller model would");
   RunConfig large = run("e", "auto");
   large.train.global_batch_size = large.train.micro_batch_size = 64;
-  const MemoryNeed need = estimate_train_memory(large, large.data.seq_len, Layout(large, 1), 0, kDeviceMultiplier);
+  const MemoryNeed need = need_of_device(large, {});
   // Settings change all of it but the workspaces.
   const double free = need.workspace_bytes + 0.8 * (need.total() - need.workspace_bytes);
   guarded::memory().set_limit(guarded::memory().allocated() + static_cast<size_t>(free));

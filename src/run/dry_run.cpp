@@ -1,6 +1,7 @@
 #include "run/dry_run.h"
 
 #include "config/precision.h"
+#include "layout/schedule.h"
 #include "layout/update_cost.h"
 #include "ops/tensor.h"
 #include "parallel/gradient_reducer.h"
@@ -74,9 +75,9 @@ void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLin
   }
 }
 
-// Adds the traffic of the update, after that of the step, and returns the memory that the update takes for a time.
-double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters, Multiplier multiplier,
-                  std::vector<SentLine>& lines) {
+// Adds the traffic of the update, after that of the step.
+void add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters,
+                std::vector<SentLine>& lines) {
   const UpdateCost cost =
       count_update_cost(config, mesh.layout(), mesh.rank(), parameters.table(), parameters.buckets());
   const std::vector<SentLine> step = lines;
@@ -88,7 +89,13 @@ double add_update(const RunConfig& config, const Mesh& mesh, const ParameterStor
     line.in_flight = 0;
     lines.push_back(line);
   }
-  return count_update_bytes(cost, config.optimizer, multiplier);
+}
+
+int most_in_flight(const RunConfig& config, const Layout& layout, int rank) {
+  const auto& p = config.parallelism;
+  const Schedule schedule = make_schedule(p.pipeline_schedule.word(), layout.pipeline(),
+                                          static_cast<int>(p.virtual_stages), static_cast<int>(layout.microbatches()));
+  return check_schedule(schedule).in_flight[static_cast<size_t>(layout.coordinate(rank, Axis::kPipeline))];
 }
 
 // Without numbers of nodes all ranks are on one.
@@ -109,22 +116,15 @@ std::map<std::string, int64_t> DryRun::collectives_in_flight() const {
   return most;
 }
 
-double DryRun::communicator_bytes() const {
-  double bytes = 0;
-  for (const OpenedGroup& group : opened) bytes += group.bytes;
-  return bytes;
-}
-
 DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const Layout layout(config, num_ranks);
   const int64_t seq_len = config.data.seq_len;
   const std::vector<int> hosts = planned_hosts(config.topology, num_ranks);
   DryRun run;
   run.threads = static_cast<int>(std::max<int64_t>(1, config.train.num_threads));
-  Multiplier multiplier = planned_multiplier(config);
-  run.on_device = multiplier.on_device;
-  run.rank = rank >= 0 ? rank : fullest_rank(config, seq_len, layout, multiplier, hosts);
-  if (!run.on_device) multiplier.threads = run.threads;
+  const PlannedPlace place = planned_place(config, num_ranks);
+  run.on_device = place.on_device();
+  run.rank = rank >= 0 ? rank : fullest_rank(config, layout, place);
   comm::WorldOptions options = world_options(config);
   options.fake_rank = run.rank;
   options.fake_size = num_ranks;
@@ -145,8 +145,10 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
-  run.activations = count_activations(config, seq_len, layout, run.rank, multiplier);
-  run.graph_bytes = count_graph_bytes(config, run.activations);
+  run.need = memory_of_rank(config, layout, run.rank, place);
+  run.batch_bytes =
+      2.0 * sizeof(int64_t) * static_cast<double>(layout.microbatches() * config.train.micro_batch_size * seq_len);
+  run.in_flight = most_in_flight(config, layout, run.rank);
   if (!config.checkpoint.interval.is_off())
     for (const auto& [word, writers] : kWords<Writers>)
       run.written_by_node[std::string(word)] = sum_by_node(count_written_bytes(config, layout, writers), hosts);
@@ -155,22 +157,11 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   if (config.checkpoint.local_interval > 0)
     run.local_bytes =
         static_cast<double>(local_copies(hosts.empty() ? num_ranks : hosts.back() + 1)) * run.staging_bytes;
-  if (precision.rounds_gradients()) {
-    for (const Bucket& bucket : parameters.buckets())
-      if (plan.of(bucket).sum->size() > 1 || plan.of(bucket).replicas)
-        run.gradient_buffer_bytes += 2 * static_cast<double>(bucket.range.size());
-  }
-  run.estimate_bytes = count_estimate_bytes(config, layout, run.rank);
   send_buckets(config, parameters, plan, run.sent);
   add_formulas(config, mesh, run.sent);
-  run.update_bytes = add_update(config, mesh, parameters, multiplier, run.sent);
+  add_update(config, mesh, parameters, run.sent);
   if (config.metrics.update_watch_interval > 0) run.measured_update_bytes = count_update_sums_bytes(parameters, plan);
-  if (run.on_device) {
-    run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
-    run.allocator_bytes =
-        count_allocator_bytes(run.passing_bytes() + run.gradient_buffer_bytes + run.estimate_bytes + run.graph_bytes);
-    run.workspace_bytes = count_workspace_bytes(config, layout, multiplier);
-  }
+  if (run.on_device) run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
   return run;
 }
 

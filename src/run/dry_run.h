@@ -3,18 +3,18 @@
 //
 // The code that trains lays out the rank's part of the model in meta tensors, which have shapes and no memory. Its
 // gradients and weights go through the real reducer and gatherer in a world without peers (comm/world.h: fake_size), so
-// that the bytes are counted at the place that sends them. Formulas give the activations and the traffic within the
-// model (layout/activations.h, layout/traffic.h); tests compare them with real runs.
+// that the bytes are counted at the place that sends them. A played step gives the memory (plan/rank_memory.h),
+// formulas the traffic within the model (layout/traffic.h); tests compare them with real runs.
 
 #include <algorithm>
 #include <map>
 #include <string>
 #include <vector>
 
-#include "layout/activations.h"
-#include "layout/memory.h"
+#include "layout/communicator_memory.h"
 #include "layout/traffic.h"
 #include "parallel/mesh.h"
+#include "plan/rank_memory.h"
 
 namespace athanor::inline run {
 
@@ -31,37 +31,32 @@ struct SentLine {
 
 struct DryRun {
   int rank = 0;
-  int threads = 1;                      ///< threads that the need of activations is computed for (train.num_threads)
+  int threads = 1;                      ///< threads that the memory is computed for (train.num_threads)
   std::map<Replication, int64_t> held;  ///< number of elements that the rank holds, by replication kind
   int64_t flat_elements = 0;            ///< number of elements held, with the padding of buckets
   size_t num_buckets = 0;
   StateBytes state;
-  ActivationNeed activations;
-  /// What the update holds for a time, when the activations are gone: the largest of the three counts in the total.
-  /// First what an optimizer holds before it updates, then what a step of metrics.update_watch_interval compares.
-  double update_bytes = 0, measured_update_bytes = 0;
-  double gradient_buffer_bytes = 0;  ///< copies of gradients that are rounded to be sent; 0 if they are sent in fp32
-  double estimate_bytes = 0;         ///< count_estimate_bytes
-  double graph_bytes = 0;            ///< count_graph_bytes
-  double staging_bytes = 0;          ///< count_staging_bytes; always of the host
-  double local_bytes = 0;            ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
+  MemoryNeed need;  ///< without measured_update_bytes
+  /// What a step of metrics.update_watch_interval compares in its update, when the activations are gone.
+  double measured_update_bytes = 0;
+  double batch_bytes = 0;    ///< tokens and targets of a step, a part of the activations
+  int in_flight = 1;         ///< most microbatches between forward and backward, summed over chunks
+  double staging_bytes = 0;  ///< count_staging_bytes; always of the host
+  double local_bytes = 0;    ///< what local checkpoints take of checkpoint.local_dir, with copies; in no total
   /// For each node, the bytes that its ranks write into a checkpoint with either value of checkpoint.writers; empty
   /// without full checkpoints.
   std::map<std::string, std::vector<double>> written_by_node;
-  bool on_device = false;           ///< all of this is the memory of a device; the next three are 0 otherwise
-  std::vector<OpenedGroup> opened;  ///< opened_groups
-  double allocator_bytes = 0;       ///< count_allocator_bytes
-  double workspace_bytes = 0;       ///< count_workspace_bytes
+  bool on_device = false;           ///< all of this is the memory of a device
+  std::vector<OpenedGroup> opened;  ///< opened_groups, on a device
   std::vector<SentLine> sent;
 
   /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
   /// sender.
   std::map<std::string, int64_t> collectives_in_flight() const;
-  double communicator_bytes() const;
-  double passing_bytes() const { return std::max({activations.peak_bytes, update_bytes, measured_update_bytes}); }
+  /// What a measured update takes more than anything else in the step.
+  double more_for_measured() const { return std::max(0.0, measured_update_bytes - need.passing_bytes()); }
   double total_bytes() const {
-    return static_cast<double>(state.total()) + passing_bytes() + gradient_buffer_bytes + estimate_bytes + graph_bytes +
-           (on_device ? 0 : staging_bytes) + communicator_bytes() + allocator_bytes + workspace_bytes;
+    return static_cast<double>(state.total()) + need.total() - need.state_bytes + more_for_measured();
   }
 };
 

@@ -49,9 +49,7 @@ std::string describe_opened(const DryRun& run) {
 }
 
 std::string memory_table(const DryRun& run, const RunConfig& config) {
-  const ActivationNeed& a = run.activations;
-  std::vector<std::string> kept;
-  for (const StageMemory& stage : a.stages) kept.push_back(bytes(stage.kept_bytes));
+  const MemoryNeed& need = run.need;
   const std::string again =
       config.parallelism.recompute.empty() ? "" : "; computed again: " + join(config.parallelism.recompute);
   std::string text =
@@ -60,31 +58,27 @@ std::string memory_table(const DryRun& run, const RunConfig& config) {
   text += line("rest of the master", static_cast<double>(run.state.master), "the lower bits of fp32, of what is owned");
   text += line("moments", static_cast<double>(run.state.optimizer), "fp32, of what is owned");
   text += line("gradients", static_cast<double>(run.state.gradient), "fp32");
-  text += line("activations kept", a.kept_bytes - a.batch_bytes - a.mail_bytes,
-               fmt::format("{} in flight, {} a microbatch{}", a.in_flight, join(kept), again));
+  text += line("activations kept", need.activation_bytes - run.batch_bytes,
+               fmt::format("{} microbatch{} in flight at most{}", run.in_flight, run.in_flight > 1 ? "es" : "", again));
   text += line(
-      "activations that come and go", a.transient_bytes(),
+      "activations that come and go", need.transient_bytes,
       run.on_device ? "with what attention takes in backward" : fmt::format("scratch of {} thread(s)", run.threads));
-  text += line("tokens and targets of a step", a.batch_bytes);
+  text += line("tokens and targets of a step", run.batch_bytes);
   const auto in_place_of_activations = [&](const std::string& name, double held, const std::string& what) {
-    const bool counts = held > a.peak_bytes && held >= std::max(run.update_bytes, run.measured_update_bytes);
+    const bool counts = held > need.activation_bytes + need.transient_bytes &&
+                        held >= std::max(need.update_bytes, run.measured_update_bytes);
     if (held > 0)
       text += line(name, held, fmt::format("{}; in {}place of activations", what, counts ? "the total in " : ""));
   };
-  in_place_of_activations("in the update, for a time", run.update_bytes, "matrices at their home");
+  in_place_of_activations("in the update, for a time", need.update_bytes, "matrices at their home");
   in_place_of_activations("in a measured update, for a time", run.measured_update_bytes,
                           "metrics.update_watch_interval");
-  if (a.mail_bytes > 0) text += line("on the way between stages", a.mail_bytes);
-  if (run.gradient_buffer_bytes > 0)
-    text += line("rounded gradients on their way", run.gradient_buffer_bytes, config.train.reduce_dtype);
-  if (run.estimate_bytes > 0)
-    text += line("new Hessian", run.estimate_bytes, "fp32, of what is owned, from a second backward to the update");
-  if (run.graph_bytes > 0)
-    text += line("next to the recorded graph", run.graph_bytes, "the graph keeps a microbatch's activations");
+  if (need.graph_bytes > 0)
+    text += line("next to the recorded graph", need.graph_bytes, "the graph keeps a microbatch's activations");
   if (run.on_device) {
-    text += line("buffers of communicators", run.communicator_bytes(), describe_opened(run));
-    text += line("kept by the allocator", run.allocator_bytes, "a tenth of what comes and goes");
-    if (run.workspace_bytes > 0) text += line("workspaces of cuBLAS", run.workspace_bytes);
+    text += line("buffers of communicators", need.communicator_bytes, describe_opened(run));
+    text += line("kept by the allocator", need.allocator_bytes, "a tenth of what comes and goes");
+    if (need.workspace_bytes > 0) text += line("workspaces of cuBLAS", need.workspace_bytes);
   }
   if (run.staging_bytes > 0 && !run.on_device)
     text += line("copy for checkpoints", run.staging_bytes, "checkpoint.async; fp32, of what this rank writes");
@@ -188,24 +182,22 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   memory["master"] = run.state.master;
   memory["moments"] = run.state.optimizer;
   memory["gradients"] = run.state.gradient;
-  memory["activations_kept"] = run.activations.kept_bytes;
-  memory["activations_transient"] = run.activations.transient_bytes();
-  memory["update_transient"] = run.update_bytes;
+  memory["activations_kept"] = run.need.activation_bytes;
+  memory["activations_transient"] = run.need.transient_bytes;
+  memory["update_transient"] = run.need.update_bytes;
   memory["measured_update_transient"] = run.measured_update_bytes;
-  memory["rounded_gradients"] = run.gradient_buffer_bytes;
-  memory["new_hessian"] = run.estimate_bytes;
-  memory["next_to_graph"] = run.graph_bytes;
+  memory["next_to_graph"] = run.need.graph_bytes;
   if (run.on_device) {
-    memory["communicators"] = run.communicator_bytes();
-    memory["allocator"] = run.allocator_bytes;
-    memory["workspaces"] = run.workspace_bytes;
+    memory["communicators"] = run.need.communicator_bytes;
+    memory["allocator"] = run.need.allocator_bytes;
+    memory["workspaces"] = run.need.workspace_bytes;
   }
   memory["total"] = run.total_bytes();
   (run.on_device ? out["host_memory_bytes"] : memory)["copy_for_checkpoints"] = run.staging_bytes;
   if (run.local_bytes > 0) out["local_checkpoints_bytes"] = run.local_bytes;
   for (const auto& [writers, nodes] : run.written_by_node) out["checkpoint_bytes_by_node"][writers] = nodes;
   for (const OpenedGroup& group : run.opened) out["communicator_bytes"][group_name(group.group)] = group.bytes;
-  out["in_flight"] = run.activations.in_flight;
+  out["in_flight"] = run.in_flight;
   for (const SentLine& l : run.sent) {
     out["sent"].push_back({{"what", l.what},
                            {"collective", l.collective},

@@ -100,7 +100,7 @@ std::vector<Microbatch> split_batch(const Batch& batch, const RunConfig& config,
 
 void send_to(at::Device device, std::vector<Microbatch>& microbatches) {
   if (microbatches.empty() || microbatches.front().tokens.device() == device) return;
-  if (device.is_meta()) {  // in a played step, where tokens are in the host's memory
+  if (ops::on_host(device)) {  // in a played step, where tokens are in the host's memory
     for (Microbatch& each : microbatches)
       for (Tensor* const x : {&each.tokens, &each.labels.targets}) *x = ops::send(*x, device);
     return;

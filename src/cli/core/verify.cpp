@@ -107,7 +107,7 @@ ATHANOR_CORE_ENTRY(dry_run) {
   config = (stages.front().is_of_ramp ? stages.back() : stages.front()).config;
   resolve_model_from(config);
   config.model.from.clear();
-  if (planned_multiplier(config).on_device) choose_type_of_devices(config.train);
+  if (planned_place(config, given.ranks).on_device()) choose_type_of_devices(config.train);
   require_layout_fits(config, given.ranks);
   take_seq_len_of_data(config);
   ATHANOR_CHECK(given.rank < given.ranks, "rank {} is not among {} ranks", given.rank, given.ranks);

@@ -1,6 +1,7 @@
 #include "ops/device/library_attention.h"
 
 #include "ops/attention_spans.h"
+#include "ops/played.h"
 
 #include <ATen/Context.h>
 #include <ATen/ops/_efficient_attention_backward.h>
@@ -183,7 +184,8 @@ AttentionForm attention_form(at::ScalarType dtype, int64_t head_dim, int64_t num
 }
 
 bool runs_here(AttentionForm form, const Tensor& x) {
-  if (x.is_cpu()) return false;
+  if (x.is_cpu() || played_place() == PlayedPlace::kOther) return false;
+  if (played_place() == PlayedPlace::kCuda) return true;
   static std::mutex mutex;
   static std::map<std::tuple<AttentionForm, std::string, at::ScalarType, int64_t>, bool> known;  // guarded by mutex
   const std::lock_guard lock(mutex);

@@ -73,7 +73,7 @@ void add_outer_product(const Tensor& grad, const Tensor& a, const Tensor& b) {
   Tensor sum = grad;
   if (a.scalar_type() == at::kFloat) {
     sum.addmm_(a.t(), b);
-  } else if (a.is_cuda()) {
+  } else if (a.is_cuda() || (has_kernels(a) && !a.is_cpu())) {
     sum.add_(at::mm(a.t(), b, at::kFloat));  // fp32 from bf16 operands without a rounding: only with CUDA
   } else {
     sum.add_(at::mm(a.t(), b));

@@ -5,6 +5,7 @@
 
 #include "kernels/cuda/stream.h"
 #include "ops/device.h"
+#include "ops/device/played_device.h"
 
 namespace athanor::ops::device {
 
@@ -22,6 +23,7 @@ class OnStream {
  private:
   static kernels::cuda::Stream stream_of(const Tensor& x) {
     if (x.is_cuda()) return kernels::cuda::Stream::device(current_cuda_stream(x));
+    if (x.is_meta()) return kernels::cuda::Stream::guarded(played_device());
     return x.is_cpu() ? kernels::cuda::Stream::host()
                       : kernels::cuda::Stream::guarded(*kernels::cuda::guarded_device());
   }
@@ -30,10 +32,11 @@ class OnStream {
   kernels::cuda::Stream stream_;
 };
 
-/// True if kernels/cuda/ runs on the tensor's device: on CUDA if nvcc compiled it, on the CPU, and on the device that
-/// the host plays in tests.
+/// True if kernels/cuda/ runs on the tensor's device: on CUDA if nvcc compiled it, on the CPU, on the device that the
+/// host plays in tests, and on a CUDA device in a played step.
 inline bool has_kernels(const Tensor& x) {
   if (x.is_cuda()) return kernels::cuda::is_compiled();
+  if (x.is_meta()) return played_place() == PlayedPlace::kCuda;
   const auto* guarded = kernels::cuda::guarded_device();
   return x.is_cpu() || (x.is_privateuseone() && guarded && guarded->has_kernels());
 }
@@ -50,6 +53,7 @@ template <class T>
 T* data(const Tensor& x) {
   if (!x.defined()) return nullptr;
   ATHANOR_ASSERT(x.scalar_type() == scalar_type_of<T>() && x.is_contiguous());
+  if (x.is_meta()) return static_cast<T*>(played_operand(x));
   void* address = x.data_ptr();
   return static_cast<T*>(x.is_privateuseone() ? kernels::cuda::guarded_device()->open(address) : address);
 }

@@ -1,6 +1,6 @@
 #pragma once
-// Small models on one rank and on several, and the memory of their steps by the allocator's count: what formulas and
-// played steps are compared with.
+// Small models on one rank and on several, and the memory of their steps by the allocator's count, with
+// which played steps are compared.
 
 #include <map>
 #include <string>
@@ -106,7 +106,7 @@ struct MemoryRanks {
   int kv_heads = 8;
   int64_t layers = 4, micro_batch_size = 4;
   int64_t microbatches = pipeline > 1 ? 4 : 2;
-  std::string optimizer = "adamw";
+  std::string optimizer = "adamw", reduce_dtype = "float32";
 
   int world() const { return data * tensor * pipeline; }
 };
@@ -132,6 +132,7 @@ inline RunConfig memory_config(const MemoryRanks& r) {
   config.train.loss_chunk_tokens = r.micro_batch_size * kMemorySeqLen / 2;
   config.train.num_threads = 1;
   config.optimizer.name = r.optimizer;
+  config.train.reduce_dtype = r.reduce_dtype;
   config.optimizer.hessian_interval = 1;
   config.moe.dispatch = r.dispatch;
   if (r.dispatch == "all_to_all_2d") config.topology.ranks_per_node = 2;
