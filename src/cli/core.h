@@ -11,6 +11,7 @@
 #include "base/core_entry.h"
 #include "config/run_config.h"
 #include "layout/memory.h"
+#include "layout/traffic.h"
 
 namespace athanor::inline cli {
 
@@ -127,12 +128,13 @@ struct DryRunArguments {
   bool json = false;         ///< print JSON
 };
 
-/// Asks for the memory of ranks of a layout (plan/rank_memory.h), in the place that the configuration names.
-struct RankMemoryArguments {
+/// Asks for the memory and the traffic of a rank of each stage (plan/rank_memory.h), in the place that the
+/// configuration names.
+struct PlanArguments {
   const RunConfig& config;  ///< resolved, with data.seq_len
   const Layout& layout;
-  std::vector<int> ranks;
-  std::vector<MemoryNeed>& needs;  ///< set to one for each rank
+  std::vector<MemoryNeed>& needs;               ///< set to one for each pipeline rank, and so is
+  std::vector<std::vector<RankTraffic>>& sent;  ///< what it sends in a step
 };
 
 /// Calls `athanor_core_<name>` in libathanor_core.so next to libathanor. `arguments` points to the struct of this

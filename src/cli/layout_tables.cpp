@@ -73,9 +73,8 @@ std::string state_table(RunConfig config, int num_ranks, int rank) {
   return text;
 }
 
-std::string traffic_table(const RunConfig& config, int num_ranks) {
-  const int64_t seq_len = config.data.seq_len;
-  if (seq_len == 0) return "#\n# set data.seq_len for what a step sends\n";
+std::string traffic_table(const RunConfig& config, int num_ranks, const std::vector<std::vector<RankTraffic>>& sent) {
+  if (sent.empty()) return "#\n# set data.seq_len for what a step sends\n";
   const auto supernode = supernodes_of(config.topology, num_ranks);
   std::vector<NameOrNames> mappings = {"expert_inner", "data_inner"};
   if (!std::holds_alternative<std::string>(config.parallelism.mapping)) mappings.push_back(config.parallelism.mapping);
@@ -88,13 +87,13 @@ std::string traffic_table(const RunConfig& config, int num_ranks) {
     mapped.parallelism.mapping = mapping;
     text += fmt::format("# {:<24}{:>12}{:>12}\n",
                         "mapping " + (name ? *name : std::string("[…]")) + (chosen ? " *" : ""), "inside", "outside");
-    const auto lines = count_step_traffic(mapped, Layout(mapped, num_ranks), seq_len, supernode);
+    const auto lines = count_step_traffic(Layout(mapped, num_ranks), sent, supernode);
     const auto row = [](const std::string& what, double inside, double outside) {
       return fmt::format("# {:<24}{:>12}{:>12}\n", "  " + what, format_bytes(inside), format_bytes(outside));
     };
     double inside = 0, outside = 0;
     for (const auto& line : lines) {
-      text += row(line.what.name(), line.inside, line.outside);
+      text += row(line.what, line.inside, line.outside);
       inside += line.inside, outside += line.outside;
     }
     text += row("together", inside, outside);
@@ -108,8 +107,14 @@ std::string layout_tables(const RunConfig& config, int num_ranks) {
   const Layout layout(config, num_ranks);
   std::string text = degrees_line(layout, config);
   if (!is_resolved(config.model)) return text;
-  return text + group_table(layout) + pipeline_tables(config, layout) +
-         state_table(config, num_ranks, fullest_of_data_rank(config, layout)) + traffic_table(config, num_ranks);
+  std::vector<MemoryNeed> needs;
+  std::vector<std::vector<RankTraffic>> sent;
+  if (config.data.seq_len > 0) {
+    const PlanArguments arguments{config, layout, needs, sent};
+    call_core("plan", &arguments);  // it plays a step of each stage
+  }
+  return text + group_table(layout) + pipeline_tables(config, layout, needs) +
+         state_table(config, num_ranks, fullest_of_data_rank(config, layout)) + traffic_table(config, num_ranks, sent);
 }
 
 namespace {
@@ -128,28 +133,10 @@ std::string layers_of(const std::vector<StageLayers>& stages) {
   return join(parts);
 }
 
-// Returns the rank of each stage in data rank 0; of tensor ranks, which have equal parts, the first.
-std::vector<int> ranks_of_stages(const Layout& layout) {
-  const auto of_model = layout.group_of(GroupKind::kModel, 0);
-  std::vector<int> ranks;
-  for (int i = 0; i < layout.pipeline(); ++i) ranks.push_back(of_model[static_cast<size_t>(i * layout.tensor())]);
-  return ranks;
-}
-
-// The core library plays a step of each rank.
-std::vector<MemoryNeed> memory_of(const RunConfig& config, const Layout& layout, const std::vector<int>& ranks) {
-  std::vector<MemoryNeed> needs;
-  if (config.data.seq_len == 0) return needs;
-  const RankMemoryArguments arguments{config, layout, ranks, needs};
-  call_core("rank_memory", &arguments);
-  return needs;
-}
-
-std::string stage_table(const RunConfig& config, const Layout& layout) {
+std::string stage_table(const RunConfig& config, const Layout& layout, const std::vector<MemoryNeed>& needs) {
   const auto& p = config.parallelism;
   double whole = 0;
   for (const auto& stage : split_stages(config.model, p)) whole += stage_cost(config.model, stage);
-  const std::vector<MemoryNeed> needs = memory_of(config, layout, ranks_of_stages(layout));
   std::string text = fmt::format("#\n# {:<8}{:>8}", "pipeline", "cost");
   if (!needs.empty()) text += fmt::format("{:>12}{:>12}{:>12}", "state", "activations", "memory");
   text += "  layers\n";
@@ -192,9 +179,9 @@ std::string schedule_text(const RunConfig& config, const Layout& layout) {
 
 }  // namespace
 
-std::string pipeline_tables(const RunConfig& config, const Layout& layout) {
+std::string pipeline_tables(const RunConfig& config, const Layout& layout, const std::vector<MemoryNeed>& needs) {
   if (layout.pipeline() == 1) return "";
-  return stage_table(config, layout) + schedule_text(config, layout);
+  return stage_table(config, layout, needs) + schedule_text(config, layout);
 }
 
 }  // namespace athanor::inline cli

@@ -2,9 +2,11 @@
 // Describes a layout on a number of ranks: its groups, its pipeline, each rank's state, and what a step sends.
 
 #include <string>
+#include <vector>
 
 #include "config/run_config.h"
 #include "layout/layout.h"
+#include "layout/memory.h"
 
 namespace athanor::inline cli {
 
@@ -15,8 +17,8 @@ namespace athanor::inline cli {
 std::string layout_tables(const RunConfig& config, int num_ranks);
 
 /// Returns lines that begin with "#": the layers of each pipeline rank (from 0) with their share of the FLOPs, and what
-/// the rank holds in memory (if data.seq_len is known). Then the schedule, with its list of actions if that is short.
-/// Empty without a pipeline.
-std::string pipeline_tables(const RunConfig& config, const Layout& layout);
+/// the rank holds in memory (`needs`, for each pipeline rank; empty: that is not known). Then the schedule, with its
+/// list of actions if that is short. Empty without a pipeline.
+std::string pipeline_tables(const RunConfig& config, const Layout& layout, const std::vector<MemoryNeed>& needs);
 
 }  // namespace athanor::inline cli

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -27,7 +28,12 @@ std::vector<std::string> names_of_members(const GroupOptions& options) {
   return names;
 }
 
+thread_local TrafficPurpose sends_for = TrafficPurpose::kLosses;
+
 }  // namespace
+
+SendsFor::SendsFor(TrafficPurpose purpose) : before_(std::exchange(sends_for, purpose)) {}
+SendsFor::~SendsFor() { sends_for = before_; }
 
 struct Communicator::Call {
   CallRecord record;
@@ -106,14 +112,19 @@ void Communicator::count(const Call& call) {
   const Collective collective = uneven ? Collective::kAllToAll : call.record.collective;
   ++traffic_->calls;
   ++traffic_->calls_of[collective];
-  int64_t& bytes = traffic_->bytes_of[collective];
+  int64_t total = 0, inside = 0;
   const auto supernode = [&](size_t r) { return r < options_.supernode.size() ? options_.supernode[r] : 0; };
   for (size_t r = 0; r < to.size(); ++r) {
-    bytes += to[r];
     traffic_->bytes_to[r] += to[r];
-    (supernode(r) == supernode(static_cast<size_t>(rank_)) ? traffic_->bytes_inside : traffic_->bytes_outside) += to[r];
+    total += to[r];
+    if (supernode(r) == supernode(static_cast<size_t>(rank_))) inside += to[r];
   }
-  if (traffic_watch_) traffic_watch_->sends(*this, collective, std::accumulate(to.begin(), to.end(), int64_t{0}));
+  traffic_->bytes_of[collective] += total;
+  traffic_->bytes_inside += inside;
+  traffic_->bytes_outside += total - inside;
+  if (!traffic_watch_) return;
+  const int peer = collective == Collective::kSend ? call.record.root : -1;
+  traffic_watch_->sends(*this, {collective, sends_for, peer, total, inside});
 }
 
 // Starts to compare this call with those of the other ranks.

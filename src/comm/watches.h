@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "base/collective.h"
+#include "base/traffic_purpose.h"
 
 namespace at {
 class Tensor;
@@ -26,13 +27,32 @@ class SendWatch {
   virtual void about_to_send(const Communicator& group, int64_t number, const at::Tensor& sent, bool for_maximum) = 0;
 };
 
+/// While it lives, what this thread sends has that purpose; of several, the one that was made last counts. Without one
+/// the calls are for numbers of the step (kLosses).
+class SendsFor {
+ public:
+  explicit SendsFor(TrafficPurpose purpose);
+  ~SendsFor();
+  SendsFor(const SendsFor&) = delete;
+  SendsFor& operator=(const SendsFor&) = delete;
+
+ private:
+  TrafficPurpose before_;
+};
+
+struct SentCall {
+  Collective collective;  ///< kAllToAll for an uneven one, too
+  TrafficPurpose purpose;
+  int peer;               ///< index in the group of the rank that gets a message; −1: a collective
+  int64_t bytes, inside;  ///< that this rank sends, and how many of them stay in its supernode
+};
+
 /// Counts what a rank sends in the calls of a group, in their order; messages between two ranks are among them.
 class TrafficWatch {
  public:
   virtual ~TrafficWatch() = default;
   /// Called on the caller's thread when a call starts.
-  /// @param collective  kAllToAll for an uneven one, too.
-  virtual void sends(const Communicator& group, Collective collective, int64_t bytes) = 0;
+  virtual void sends(const Communicator& group, const SentCall& call) = 0;
 };
 
 /// Sees where a stream of a device waits for collectives and messages of a group.

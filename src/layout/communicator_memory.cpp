@@ -6,8 +6,6 @@
 #include <map>
 #include <set>
 
-#include "layout/traffic.h"
-
 namespace athanor::inline layout {
 namespace {
 
@@ -43,9 +41,9 @@ struct Use {
   std::set<int> peers;  // those that messages go to, by index in the group
 };
 
-std::map<GroupKind, Use> uses_of(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len) {
+std::map<GroupKind, Use> uses_of(const std::vector<RankTraffic>& sent) {
   std::map<GroupKind, Use> uses;
-  for (const RankTraffic& line : count_rank_traffic(config, layout, rank, seq_len)) {
+  for (const RankTraffic& line : sent) {
     Use& use = uses[line.group];
     if (line.collective == Collective::kSend) {
       use.peers.insert(line.peer);
@@ -54,21 +52,18 @@ std::map<GroupKind, Use> uses_of(const RunConfig& config, const Layout& layout, 
     } else {
       use.collectives = true;
     }
-    // On a device, what comes back to tokens is sent by all-to-all there (moe/dispatch_gathered.h).
-    if (line.what.purpose == TrafficPurpose::kTokens) use.all_to_all = true;
   }
-  uses[GroupKind::kModel].collectives = true;  // the gradient's norm
   return uses;
 }
 
 }  // namespace
 
-std::vector<OpenedGroup> opened_groups(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len,
+std::vector<OpenedGroup> opened_groups(const Layout& layout, int rank, const std::vector<RankTraffic>& sent,
                                        const std::vector<int>& hosts) {
   const Nccl nccl;
   const auto host_of = [&](int r) { return hosts.empty() ? 0 : hosts.at(static_cast<size_t>(r)); };
   std::vector<OpenedGroup> opened;
-  for (const auto& [kind, use] : uses_of(config, layout, rank, seq_len)) {
+  for (const auto& [kind, use] : uses_of(sent)) {
     const std::vector<int> ranks = layout.group_of(kind, rank);
     if (ranks.size() < 2) continue;
     const bool one_host = std::ranges::all_of(ranks, [&](int r) { return host_of(r) == host_of(rank); });

@@ -22,7 +22,7 @@
 
 #include <vector>
 
-#include "layout/layout.h"
+#include "layout/traffic.h"
 
 namespace athanor::inline layout {
 
@@ -36,8 +36,9 @@ struct OpenedGroup {
 
 /// Returns the groups that the steps of a run on devices use, each of which makes its communicators at its first call
 /// (comm/device_backend.h).
+/// @param sent   what the rank sends in a step on devices.
 /// @param hosts  the host of each rank of the world, as a number; empty: all are on one.
-std::vector<OpenedGroup> opened_groups(const RunConfig& config, const Layout& layout, int rank, int64_t seq_len,
+std::vector<OpenedGroup> opened_groups(const Layout& layout, int rank, const std::vector<RankTraffic>& sent,
                                        const std::vector<int>& hosts = {});
 
 /// Returns the hosts of a job that is only planned: topology.ranks_per_node consecutive ranks each, or one for all.

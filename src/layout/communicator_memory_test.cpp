@@ -27,10 +27,26 @@ RunConfig config_of(const Degrees& d) {
   return config;
 }
 
+// What a rank of such a layout sends.
+std::vector<RankTraffic> sent_by(const Degrees& d, const Layout& layout, int rank) {
+  std::vector<RankTraffic> sent = {
+      {TrafficPurpose::kGradients, Collective::kReduceScatter, GroupKind::kData},
+      {TrafficPurpose::kGradients, Collective::kReduceScatter, GroupKind::kExpertData},
+      {TrafficPurpose::kLosses, Collective::kAllReduce, GroupKind::kModel},
+      {TrafficPurpose::kLosses, Collective::kAllReduce, GroupKind::kPipeline},
+      {TrafficPurpose::kTokens, Collective::kAllToAll, GroupKind::kExpert},
+  };
+  const int stage = layout.coordinate(rank, Axis::kPipeline);
+  for (const int to : {stage - 1, stage + 1})
+    if (to >= 0 && to < d.pipeline)
+      sent.push_back({TrafficPurpose::kStages, Collective::kSend, GroupKind::kPipeline, to});
+  return sent;
+}
+
 std::map<std::string, OpenedGroup> opened(const Degrees& d, int rank, const std::vector<int>& hosts = {}) {
   std::map<std::string, OpenedGroup> named;
-  const RunConfig config = config_of(d);
-  for (const OpenedGroup& each : opened_groups(config, Layout(config, d.world()), rank, 512, hosts))
+  const Layout layout(config_of(d), d.world());
+  for (const OpenedGroup& each : opened_groups(layout, rank, sent_by(d, layout, rank), hosts))
     named.emplace(group_name(each.group), each);
   return named;
 }

@@ -253,13 +253,6 @@ int64_t HomePlan::sent_elements() const {
   return elements;
 }
 
-int64_t HomePlan::held_elements() const {
-  int64_t elements = home_elements();
-  for (const HomeMatrix& matrix : matrices)
-    if (matrix.home_data == data_index && !(is_home(matrix) && matrix.cut_dim < 0)) elements += matrix.held.size();
-  return elements;
-}
-
 int64_t HomePlan::home_elements() const {
   int64_t elements = 0;
   for (const HomeMatrix& matrix : matrices) elements += is_home(matrix) ? matrix.rows * matrix.columns : 0;

@@ -89,9 +89,6 @@ struct HomePlan {
   /// Return the elements that this rank sends in all four exchanges, and those of the matrices that it computes.
   int64_t sent_elements() const;
   int64_t home_elements() const;
-  /// Returns the elements of the matrices that this rank computes and of the parts that it passes on, which it holds
-  /// from the first exchange to the last.
-  int64_t held_elements() const;
 };
 
 struct HomePlanInput {

@@ -5,27 +5,16 @@
 namespace athanor::inline layout {
 namespace {
 
-const char* purpose_name(TrafficPurpose purpose) {
-  switch (purpose) {
-    case TrafficPurpose::kGradients: return "gradients";
-    case TrafficPurpose::kWeights: return "weights";
-    case TrafficPurpose::kLayers: return "layers";
-    case TrafficPurpose::kVocabulary: return "vocabulary";
-    case TrafficPurpose::kStages: return "stages";
-    case TrafficPurpose::kTokens: return "tokens";
-    case TrafficPurpose::kBalance: return "balance";
-    case TrafficPurpose::kLosses: return "losses";
-    case TrafficPurpose::kUpdates: return "updates";
-  }
-  return "";
+// Gradients and weights of experts have groups of their own.
+std::string name_of(const RankTraffic& line) {
+  const std::string name = purpose_name(line.purpose);
+  if (line.purpose != TrafficPurpose::kGradients && line.purpose != TrafficPurpose::kWeights) return name;
+  const bool is_expert = line.group == GroupKind::kExpertData || line.group == GroupKind::kExpertShard ||
+                         line.group == GroupKind::kExpertReplicate;
+  return (is_expert ? "expert " : "dense ") + name;
 }
 
 }  // namespace
-
-std::string TrafficKind::name() const {
-  const std::string text = purpose_name(purpose);
-  return replication ? replication->name() + (" " + text) : text;
-}
 
 std::vector<int> supernodes_of(const TopologyConfig& topology, int world_size) {
   std::vector<int> supernode(static_cast<size_t>(world_size));
@@ -35,14 +24,6 @@ std::vector<int> supernodes_of(const TopologyConfig& topology, int world_size) {
         static_cast<int>(rank / topology.ranks_per_node / topology.nodes_per_supernode);
   }
   return supernode;
-}
-
-double probability_of_any(int64_t experts, int64_t owned, int64_t k) {
-  double none = 1;
-  for (int64_t drawn = 0; drawn < k; ++drawn) {
-    none *= static_cast<double>(std::max<int64_t>(0, experts - owned - drawn)) / static_cast<double>(experts - drawn);
-  }
-  return 1 - none;
 }
 
 double share_inside(const RankTraffic& line, const std::vector<int>& group, int rank,
@@ -55,19 +36,17 @@ double share_inside(const RankTraffic& line, const std::vector<int>& group, int 
   return static_cast<double>(others) / std::max(1.0, static_cast<double>(group.size()) - 1);
 }
 
-std::vector<StepTraffic> count_step_traffic(const RunConfig& config, const Layout& layout, int64_t seq_len,
+std::vector<StepTraffic> count_step_traffic(const Layout& layout, const std::vector<std::vector<RankTraffic>>& sent,
                                             const std::vector<int>& supernode) {
   std::vector<StepTraffic> table;
-  // Ranks that hold the same part of the model send the same amounts; only their distances differ.
-  for (const int place : layout.group_of(GroupKind::kModel, 0)) {
-    for (const RankTraffic& line : count_rank_traffic(config, layout, place, seq_len)) {
-      auto sum = std::ranges::find(table, line.what, &StepTraffic::what);
-      if (sum == table.end()) sum = table.insert(sum, {line.what, 0, 0});
+  for (int place = 0; place < layout.pipeline(); ++place) {
+    for (const RankTraffic& line : sent[static_cast<size_t>(place)]) {
+      const std::string what = name_of(line);
+      auto sum = std::ranges::find(table, what, &StepTraffic::what);
+      if (sum == table.end()) sum = table.insert(sum, {what, 0, 0});
       for (const auto& group : layout.groups(line.group)) {
         for (const int rank : group) {
-          const bool alike = layout.coordinate(rank, Axis::kPipeline) == layout.coordinate(place, Axis::kPipeline) &&
-                             layout.coordinate(rank, Axis::kTensor) == layout.coordinate(place, Axis::kTensor);
-          if (!alike) continue;
+          if (layout.coordinate(rank, Axis::kPipeline) != place) continue;
           const double share = share_inside(line, group, rank, supernode);
           sum->inside += line.bytes * share;
           sum->outside += line.bytes * (1 - share);

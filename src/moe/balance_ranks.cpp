@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/communicator.h"
+#include "comm/watches.h"
 
 namespace athanor::moe {
 namespace {
@@ -40,6 +41,7 @@ BalanceCounts count_changes(std::span<const int64_t> before, std::span<const int
 GroupShare share_of(comm::Communicator& ranks) {
   return {ranks.size(), ranks.rank(), [&ranks](const Tensor& bytes) {
             const Tensor all = at::empty({ranks.size(), bytes.numel()}, bytes.options());
+            const comm::SendsFor purpose(TrafficPurpose::kBalance);
             ranks.all_gather(all, bytes).wait();
             return all;
           }};

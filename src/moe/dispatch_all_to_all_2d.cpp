@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "comm/watches.h"
 #include "moe/dispatch_form.h"
 #include "moe/dispatch_hop.h"
 #include "ops/device_dispatch.h"
@@ -63,6 +64,7 @@ class CountsOfBothHops {
   static void exchange(comm::Communicator& group, const Tensor& come, const Tensor& go, const std::vector<int>& peers) {
     std::vector<int64_t> rows(static_cast<size_t>(group.size()), 0);
     for (const int peer : peers) rows[static_cast<size_t>(peer)] = 1;
+    const comm::SendsFor purpose(TrafficPurpose::kTokens);
     group.all_to_all(come, go, rows, rows).wait();
   }
 

@@ -1,5 +1,6 @@
 // Every rank gets all tokens of all ranks, in chunks that are padded to the most tokens that a rank has in them.
 
+#include "comm/watches.h"
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
 #include "moe/dispatch_gathered.h"
@@ -15,6 +16,7 @@ std::vector<int64_t> tokens_of_ranks(const DispatchInput& input) {
   if (input.known.equal) return std::vector<int64_t>(size, input.num_tokens());
   const auto options = input.ids_TK.options();
   const Tensor mine = at::full({1}, input.num_tokens(), options), all = at::empty({input.group.size()}, options);
+  const comm::SendsFor purpose(TrafficPurpose::kTokens);
   input.group.all_gather(all, mine).wait();
   const Tensor here = ops::fetch(all);
   return {here.const_data_ptr<int64_t>(), here.const_data_ptr<int64_t>() + here.numel()};
@@ -29,6 +31,7 @@ GatheredExchange::GatheredExchange(const DispatchInput& input)
 void GatheredExchange::begin_choices(const Tensor& own_choices) {
   own_choices_ = own_choices;
   all_choices_ = at::empty({num_received(), choice_bytes(k_)}, own_choices.options());
+  const comm::SendsFor purpose(TrafficPurpose::kTokens);
   choices_coming_ = group_.all_gather(all_choices_, own_choices_);
 }
 
@@ -39,6 +42,7 @@ void GatheredExchange::begin_send(int64_t chunk, const Tensor& x_TD, const Tenso
   // Padding chooses no expert, but uninitialised memory would be sent.
   if (padding > 0) own.narrow(0, count, padding).zero_();
   const Tensor all = x_ND.narrow(0, all_.chunk_begin(chunk), group_.size() * all_.padding(chunk));
+  const comm::SendsFor purpose(TrafficPurpose::kTokens);
   sends_[at(chunk)] = group_.all_gather(all, own);
 }
 
@@ -80,6 +84,7 @@ class AllGather : public GatheredExchange {
     Return& r = returns_[at(chunk)];
     r.partial = partial_nD;
     r.sum = at::empty({all_.padding(chunk), partial_nD.size(1)}, partial_nD.options());
+    const comm::SendsFor purpose(TrafficPurpose::kTokens);
     r.coming = group_.reduce_scatter(r.sum, r.partial);
   }
   void finish_return(int64_t chunk, const Tensor& sum_TD) override {
@@ -100,6 +105,7 @@ class AllGather : public GatheredExchange {
       }
     }
     weights_.sum = at::empty({all_.of_rank(), k_}, dweights_NK.options());
+    const comm::SendsFor purpose(TrafficPurpose::kTokens);
     weights_.coming = group_.reduce_scatter(weights_.sum, weights_.partial);
   }
   Tensor finish_return_weights() override {

@@ -1,3 +1,4 @@
+#include "comm/watches.h"
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
 #include "moe/dispatch_gathered.h"
@@ -65,6 +66,7 @@ class AllGatherOnDevice : public GatheredExchange {
 
   Return begin_sum(const Tensor& partial) {
     Return r{partial, at::empty_like(partial), {}};
+    const comm::SendsFor purpose(TrafficPurpose::kTokens);
     r.coming = group_.all_to_all(r.parts, r.partial);
     return r;
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "comm/watches.h"
 #include "moe/dispatch_choices.h"
 #include "moe/dispatch_form.h"
 #include "moe/played_choices.h"
@@ -138,6 +139,7 @@ Hop::Flight Hop::exchange(const Tensor& rows, const Counts& there, const Counts&
     in_rows[static_cast<size_t>(peers_[p])] = there[p];
     out_rows[static_cast<size_t>(peers_[p])] = here[p];
   }
+  const comm::SendsFor purpose(TrafficPurpose::kTokens);
   return {rows, into, group_.all_to_all(into, rows, out_rows, in_rows)};
 }
 

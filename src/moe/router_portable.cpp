@@ -1,4 +1,5 @@
 #include "comm/communicator.h"
+#include "comm/watches.h"
 #include "moe/router_form.h"
 #include "ops/transfer.h"
 
@@ -97,6 +98,7 @@ Tensor PortableRouter::balance_groups(const BalanceOptions& options, const Tenso
 
 Tensor gather_rows(comm::Communicator& ranks, const Tensor& rows) {
   const Tensor all = at::empty({ranks.size() * rows.size(0), rows.size(1)}, rows.options());
+  const comm::SendsFor purpose(TrafficPurpose::kBalance);
   ranks.all_gather(all, rows.contiguous()).wait();
   return all;
 }

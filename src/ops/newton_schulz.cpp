@@ -4,13 +4,19 @@
 #include <cmath>
 #include <numeric>
 
-#include "base/matrices_at_once.h"
 #include "kernels/adamw.h"
 #include "kernels/symmetric.h"
 #include "ops/tiles.h"
 
 namespace athanor::ops {
 namespace {
+
+// Returns the number of matrices of this shape that together have at most 2²⁵ elements (on a device 2²⁷, whose
+// products must be large), and at least one.
+int64_t matrices_at_once(int64_t rows, int64_t columns, bool on_device) {
+  const int64_t most_elements = int64_t{1} << (on_device ? 27 : 25);
+  return std::max<int64_t>(1, most_elements / std::max<int64_t>(1, rows * columns));
+}
 
 using kernels::Product;
 

@@ -22,7 +22,7 @@ struct NewtonSchulz {
 
 /// Replaces each matrix of a stack [B, rows, columns] (fp32, contiguous). A matrix of zeros stays one. The bits do not
 /// depend on threads, nor on the other matrices of the stack. On a device the products are those of libtorch, of which
-/// both triangles are computed; the host waits for nothing. It takes the memory of layout/update_cost.h.
+/// both triangles are computed; the host waits for nothing.
 void orthogonalize(const Tensor& stack, const NewtonSchulz& how);
 
 /// Returns the multiplications and additions of one matrix, with one triangle of each symmetric product.

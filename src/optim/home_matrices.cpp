@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <map>
 
+#include "comm/watches.h"
+
 namespace athanor::inline optim {
 namespace {
 
@@ -39,6 +41,7 @@ void Exchange::run(const at::TensorOptions& options) const {
   int64_t total = 0;
   for (const int64_t count : out_counts) total += count;
   const Tensor out = at::empty({total}, options);
+  const comm::SendsFor purpose(TrafficPurpose::kUpdates);
   ranks.all_to_all(out, in, out_counts, in_counts).wait();
   int64_t at = 0;
   for (const auto& of_rank : receives) {

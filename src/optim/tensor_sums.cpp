@@ -1,5 +1,6 @@
 #include "optim/tensor_sums.h"
 
+#include "comm/watches.h"
 #include "layout/optimizer_state.h"
 
 namespace athanor::inline optim {
@@ -24,6 +25,7 @@ int64_t TensorSums::elements_of_matrix(const BucketEntry& entry) {
 void TensorSums::add_up(const Tensor& sums) const {
   ATHANOR_ASSERT(sums.scalar_type() == at::kDouble && sums.size(0) == num_matrices_);
   if (plan_.is_trivial()) return;
+  const comm::SendsFor purpose(TrafficPurpose::kUpdates);
   plan_.mesh().group(GroupKind::kModel).all_reduce(sums).wait();
   plan_.mesh().group(GroupKind::kData).all_reduce(sums).wait();
 }

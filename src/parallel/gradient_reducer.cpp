@@ -1,5 +1,7 @@
 #include "parallel/gradient_reducer.h"
 
+#include "comm/watches.h"
+
 namespace athanor::inline parallel {
 namespace {
 
@@ -40,6 +42,7 @@ void GradientReducer::ready(int64_t forward_index) {
 }
 
 void GradientReducer::start(const Bucket& bucket) {
+  const comm::SendsFor purpose(TrafficPurpose::kGradients);
   if (bucket_observer_) bucket_observer_->before_sum(bucket);
   const GroupPlan& plan = plan_.of(bucket);
   const Tensor gradient = slice(parameters_.grad(), bucket.range);
@@ -57,6 +60,7 @@ void GradientReducer::start(const Bucket& bucket) {
 }
 
 void GradientReducer::start_second(InFlight& flight) {
+  const comm::SendsFor purpose(TrafficPurpose::kGradients);
   const GroupPlan& plan = plan_.of(*flight.bucket);
   const Tensor owned = owned_values(flight);
   if (plan.second == ShardRule::Second::kAllGather)
@@ -66,6 +70,7 @@ void GradientReducer::start_second(InFlight& flight) {
 }
 
 void GradientReducer::start_over_replicas(InFlight& flight) {
+  const comm::SendsFor purpose(TrafficPurpose::kGradients);
   const GroupPlan& plan = plan_.of(*flight.bucket);
   tell(*flight.bucket, Observation::Phase::kReduced, owned_values(flight));
   if (!plan.replicas) return;

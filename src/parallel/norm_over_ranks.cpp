@@ -3,6 +3,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include "comm/watches.h"
 #include "ops/norm_halves.h"
 
 namespace athanor::inline parallel {
@@ -24,6 +25,7 @@ Tensor empty_per_row(const Tensor& q, const Tensor& k) {
 
 // Turns sums over this rank's columns into means over all ranks' columns.
 void to_means(const Tensor& sums, const Tensor& q, const Tensor& k, comm::Communicator& group) {
+  const comm::SendsFor purpose(TrafficPurpose::kLayers);
   group.all_reduce(sums).wait();
   sums[0].div_(static_cast<double>(q.size(-1) * group.size()));
   sums[1].div_(static_cast<double>(k.size(-1) * group.size()));

@@ -1,6 +1,7 @@
 #include "parallel/pipeline_mail.h"
 
 #include "base/error.h"
+#include "comm/watches.h"
 
 namespace athanor::inline parallel {
 
@@ -40,6 +41,7 @@ void PipelineMail::put(const Message& message, Tensor content) {
     sent_.pop_front();
   }
   content = content.contiguous();
+  const comm::SendsFor purpose(TrafficPurpose::kStages);
   comm::Pending pending = ranks_.send(content, to);
   sent_.push_back({std::move(pending), std::move(content)});
 }

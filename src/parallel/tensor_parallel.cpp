@@ -3,6 +3,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/custom_class.h>
 
+#include "comm/watches.h"
+
 namespace athanor::inline parallel {
 namespace {
 
@@ -32,6 +34,7 @@ Tensor spent(const Tensor& grad) {
 }
 
 Tensor all_reduced(const Tensor& x, const TensorRanks& ranks) {
+  const comm::SendsFor purpose(TrafficPurpose::kLayers);
   ranks.group->all_reduce(x).wait();
   return x;
 }
@@ -45,6 +48,7 @@ std::vector<int64_t> shape_of_part(const Tensor& x, const TensorRanks& ranks) {
 // Returns the sum of all ranks' x [B, T, D], for this rank's tokens.
 Tensor reduce_scattered(const Tensor& x, const TensorRanks& ranks) {
   const Tensor from = x.contiguous(), sum = at::empty(shape_of_part(x, ranks), x.options());
+  const comm::SendsFor purpose(TrafficPurpose::kLayers);
   ranks.group->reduce_scatter(sum, from).wait();
   return sum;
 }
@@ -108,6 +112,7 @@ Tensor gather_tokens(const Tensor& x, const TensorRanks& ranks, int64_t batch) {
   const int64_t tokens = x.size(0) * x.size(1) * ranks.size();
   ATHANOR_ASSERT(x.dim() == 3 && x.size(0) == 1 && tokens % batch == 0);
   const Tensor own = x.detach().contiguous(), all = at::empty({batch, tokens / batch, x.size(2)}, x.options());
+  const comm::SendsFor purpose(TrafficPurpose::kLayers);
   ranks.group->all_gather(all, own).wait();
   return all;
 }

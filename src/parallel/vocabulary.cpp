@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "comm/watches.h"
 #include "ops/cross_entropy_parts.h"
 #include "ops/embedding.h"
 #include "ops/library_functions.h"
@@ -39,6 +40,7 @@ Chunk share_chunk(const ops::LogitsPart& part, bool scores, const TensorRanks& r
   const Tensor sums = at::empty({scores ? 3 : 2, part.rows()}, fp32);
   Chunk chunk{part, at::empty({part.rows()}, fp32), sums[0], sums[1], scores ? sums[2] : Tensor()};
   ops::row_maxima_into(part, chunk.maxima);
+  const comm::SendsFor purpose(TrafficPurpose::kVocabulary);
   ranks.group->all_reduce(chunk.maxima, comm::Reduction::kMax).wait();
   ops::exp_sums_into(part, chunk.maxima, chunk.sums, chunk.at_target, chunk.earlier);
   ranks.group->all_reduce(sums).wait();
@@ -61,6 +63,7 @@ Tensor shared_labels(const ops::LogitsPart& part, const ops::LabelDraw& draw, in
                ids = at::empty_like(part.targets);
   ops::draw_labels_into(part, draw, vocab_size, own, ids);
   const Tensor largest = own.clone();
+  const comm::SendsFor purpose(TrafficPurpose::kVocabulary);
   ranks.group->all_reduce(largest, comm::Reduction::kMax).wait();
   const Tensor lowest = at::where(own == largest, -ids, -vocab_size);
   ranks.group->all_reduce(lowest, comm::Reduction::kMax).wait();

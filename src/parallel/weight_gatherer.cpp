@@ -2,11 +2,14 @@
 
 #include <limits>
 
+#include "comm/watches.h"
+
 namespace athanor::inline parallel {
 
 void WeightGatherer::start(const Bucket& bucket) {
   comm::Communicator* ranks = plan_.of(bucket).gather;
   if (!ranks || ranks->size() == 1) return;
+  const comm::SendsFor purpose(TrafficPurpose::kWeights);
   const auto slice = [&](FlatRange range) { return parameters_.compute().narrow(0, range.begin, range.size()); };
   in_flight_.push_back(
       {bucket.first_forward_index, ranks->all_gather(slice(bucket.range), slice(plan_.owned(bucket)))});

@@ -9,13 +9,14 @@ void PlayRecord::computed(const ops::Op& op) {
   flops_ += op.flops;
 }
 
-void PlayRecord::sends(const comm::Communicator& group, Collective collective, int64_t bytes) {
+void PlayRecord::sends(const comm::Communicator& group, const comm::SentCall& call) {
   if (group.size() == 1) return;
   const GroupKind kind = kinds_.at(&group);
-  events_.emplace_back(SentMessage{kind, collective, bytes});
-  SentTotal& total = sent_[{kind, collective}];
+  events_.emplace_back(SentMessage{kind, call});
+  SentTotal& total = sent_[{call.purpose, kind, call.collective, call.peer}];
   ++total.calls;
-  total.bytes += bytes;
+  total.bytes += call.bytes;
+  total.inside += call.inside;
 }
 
 void PlayRecord::begins(board::Phase phase) {
@@ -40,7 +41,7 @@ void PlayRecord::begin() {
 int64_t PlayRecord::bytes_sent(GroupKind group) const {
   int64_t bytes = 0;
   for (const auto& [what, total] : sent_)
-    if (what.first == group) bytes += total.bytes;
+    if (what.group == group) bytes += total.bytes;
   return bytes;
 }
 

@@ -23,15 +23,21 @@ struct MemoryChange {
 /// A collective, or a message between two ranks.
 struct SentMessage {
   GroupKind group;
-  Collective collective;
-  int64_t bytes;  ///< that this rank sends
+  comm::SentCall call;
 };
 
 using StepEvent = std::variant<ops::Op, MemoryChange, SentMessage>;
 
-/// The calls of one kind of collective in one kind of group.
+/// The calls of one kind of collective in one kind of group, for one purpose.
+struct SentKind {
+  TrafficPurpose purpose;
+  GroupKind group;
+  Collective collective;
+  int peer;  ///< as in SentCall
+  auto operator<=>(const SentKind&) const = default;
+};
 struct SentTotal {
-  int64_t calls = 0, bytes = 0;
+  int64_t calls = 0, bytes = 0, inside = 0;
 };
 
 /// A phase of a step: from its first event to that of the next phase. Memory is all that is in use.
@@ -50,7 +56,7 @@ class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public Phase
   void computed(const ops::Op& op) override;
   void allocated(int64_t bytes) override { change(block_of_(bytes)); }
   void freed(int64_t bytes) override { change(-block_of_(bytes)); }
-  void sends(const comm::Communicator& group, Collective collective, int64_t bytes) override;
+  void sends(const comm::Communicator& group, const comm::SentCall& call) override;
   void begins(board::Phase phase) override;
 
   /// Watches the calls of a mesh, which must not be used after the record has ended. Group kinds may share ranks.
@@ -63,7 +69,7 @@ class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public Phase
   int64_t bytes_in_use() const { return bytes_in_use_; }
   int64_t peak_bytes() const { return peak_bytes_; }  ///< the most in use since begin()
   double flops() const { return flops_; }
-  const std::map<std::pair<GroupKind, Collective>, SentTotal>& sent() const { return sent_; }
+  const std::map<SentKind, SentTotal>& sent() const { return sent_; }
   int64_t bytes_sent(GroupKind group) const;
 
  private:
@@ -75,7 +81,7 @@ class PlayRecord : public ops::Recorder, public comm::TrafficWatch, public Phase
   std::vector<PlayedPhase> phases_;
   int64_t bytes_in_use_ = 0, peak_bytes_ = 0;
   double flops_ = 0;
-  std::map<std::pair<GroupKind, Collective>, SentTotal> sent_;
+  std::map<SentKind, SentTotal> sent_;
 };
 
 }  // namespace athanor::inline plan

@@ -85,9 +85,11 @@ std::unique_ptr<PlayedStep> play_step(const RunConfig& run, const PlayedRank& wh
                                       }});
   played->kept_bytes = record.bytes_in_use();
   record.begin();
+  for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
   state.phases.watcher = &record;
   train_step(state, batch_of(config, mesh));
   state.model.gatherer.wait_all();
+  for (const auto& [kind, group] : mesh.groups()) played->in_flight[kind] = group->traffic().most_in_flight;
   play.reset();  // the end of the state is no part of the step
   return played;
 }

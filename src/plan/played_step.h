@@ -13,7 +13,8 @@ namespace athanor::inline plan {
 struct PlayedStep {
   explicit PlayedStep(ops::PlayedPlace place);
 
-  PlayRecord record;       ///< the step, without what was made before it
+  PlayRecord record;                            ///< the step, without what was made before it
+  std::map<GroupKind, int64_t> in_flight = {};  ///< most collectives that were started and not waited for
   int64_t kept_bytes = 0;  ///< weights, gradients and state, which the rank holds before and after the step
   /// The most that the step holds in addition, at one time.
   int64_t passing_bytes() const { return record.peak_bytes() - kept_bytes; }

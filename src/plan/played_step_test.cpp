@@ -11,7 +11,6 @@
 #include "base/text.h"
 #include "config/toml_reader.h"
 #include "layout/memory.h"
-#include "layout/traffic.h"
 #include "ops/testing/on_path.h"
 #include "train/testing/memory_cases.h"
 
@@ -28,8 +27,7 @@ void print(const std::string& name, const PlayedStep& played, double measured) {
 class PlayedStepOfOneRank : public testing::TestWithParam<MemoryCase> {};
 
 INSTANTIATE_TEST_SUITE_P(Cases, PlayedStepOfOneRank,
-                         testing::Values(MemoryCase{"llama", {"layer"}}, MemoryCase{"olmoe", {"norm", "attention"}},
-                                         MemoryCase{"gpt_oss", {"moe"}}));
+                         testing::Values(MemoryCase{"llama", {"layer"}}, MemoryCase{"gpt_oss", {"moe"}}));
 INSTANTIATE_TEST_SUITE_P(
     TestAll, PlayedStepOfOneRank,
     testing::Values(MemoryCase{"gemma2", {}, "float32"}, MemoryCase{"gpt_neox", {}}, MemoryCase{"deepseek_v2", {}},
@@ -107,17 +105,8 @@ TEST_P(PlayedStepOfRanks, HaveTheMeasuredPeaksAndSendTheMeasuredBytes) {
     const auto played = play_step(config, {layout.world_size(), rank});
     print(fmt::format("{} rank {}", GetParam().name, rank), *played, found.peak);
     EXPECT_NEAR(static_cast<double>(played->passing_bytes()) / found.peak, 1, 0.01) << "rank " << rank;
-    std::map<GroupKind, double> formulas;
-    for (const RankTraffic& line : count_rank_traffic(config, layout, rank, kMemorySeqLen))
-      formulas[line.group] += line.bytes;
-    for (const auto& [kind, bytes] : found.sent) {
+    for (const auto& [kind, bytes] : found.sent)
       EXPECT_NEAR(static_cast<double>(played->record.bytes_sent(kind)), bytes, 0.01 * bytes) << group_name(kind);
-      // The table of traffic.h has no updates, and leaves out the few numbers of the step's report and of the norm. It
-      // takes experts to be drawn, and not in turn.
-      if (config.optimizer.name == "adamw" && kind != GroupKind::kExpert) {
-        EXPECT_NEAR(formulas[kind], bytes, 0.05 * bytes + 1024) << "by the table, " << group_name(kind);
-      }
-    }
   }
 }
 

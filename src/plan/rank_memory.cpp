@@ -7,9 +7,9 @@
 
 #include "base/log.h"
 #include "base/text.h"
-#include "layout/communicator_memory.h"
 #include "layout/stages.h"
 #include "plan/played_step.h"
+#include "plan/rank_traffic.h"
 
 namespace athanor::inline plan {
 namespace {
@@ -38,10 +38,10 @@ RunConfig shortened(const RunConfig& config, const Layout& layout) {
 }
 
 // What a device holds in addition to tensors.
-void add_device_bytes(MemoryNeed& need, const RunConfig& config, const Layout& layout, int rank,
-                      const PlannedPlace& on) {
-  for (const OpenedGroup& opened : opened_groups(config, layout, rank, config.data.seq_len, on.hosts))
-    need.communicator_bytes += opened.bytes;
+void add_device_bytes(RankPlan& plan, const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {
+  MemoryNeed& need = plan.need;
+  plan.opened = opened_groups(layout, rank, plan.sent, on.hosts);
+  for (const OpenedGroup& opened : plan.opened) need.communicator_bytes += opened.bytes;
   if (layout.world_size() == 1) need.graph_bytes = count_graph_bytes(config, need);  // others record none
   need.allocator_bytes = count_allocator_bytes(need.passing_bytes() + need.graph_bytes);
   if (on.place == ops::PlayedPlace::kCuda) need.workspace_bytes = count_workspace_bytes(config, layout);
@@ -63,7 +63,7 @@ PlannedPlace planned_place(const RunConfig& config, int num_ranks) {
   return {ops::PlayedPlace::kPlannedHost, static_cast<int>(std::max<int64_t>(1, config.train.num_threads)), {}};
 }
 
-MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {
+RankPlan plan_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {
   const int64_t of_microbatch = config.train.micro_batch_size * config.data.seq_len;
   ATHANOR_CHECK(of_microbatch <= kMostTokens,
                 "a microbatch has {} tokens (train.micro_batch_size × data.seq_len), for which no memory can be "
@@ -78,9 +78,10 @@ MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int ran
                     first_line(error.what_without_backtrace()));
   }
   // The step has the tokens and targets of all microbatches, int64.
-  const int64_t others = layout.microbatches() - different_microbatches(config.parallelism, layout);
-  const double of_others = 2.0 * sizeof(int64_t) * static_cast<double>(others * of_microbatch);
-  MemoryNeed need;
+  const int64_t all = layout.microbatches(), different = different_microbatches(config.parallelism, layout);
+  const double of_others = 2.0 * sizeof(int64_t) * static_cast<double>((all - different) * of_microbatch);
+  RankPlan plan{{}, traffic_of_step(played->record, config, different, all), played->in_flight};
+  MemoryNeed& need = plan.need;
   need.state_bytes = static_cast<double>(played->kept_bytes);
   need.activation_bytes = static_cast<double>(played->activation_bytes()) + of_others;
   need.transient_bytes = static_cast<double>(played->gradient_bytes() - played->activation_bytes());
@@ -88,11 +89,11 @@ MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int ran
   if (std::ranges::any_of(optimizers.optimizers, [](const auto& each) { return each.needs.home_matrices; }))
     need.update_bytes = static_cast<double>(played->update_bytes()) + of_others;
   if (on.on_device()) {
-    add_device_bytes(need, config, layout, rank, on);
+    add_device_bytes(plan, config, layout, rank, on);
   } else {
     need.staging_bytes = count_staging_bytes(config, layout, rank, optimizers);
   }
-  return need;
+  return plan;
 }
 
 MemoryNeed memory_if_known(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on) {

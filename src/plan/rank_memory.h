@@ -1,11 +1,14 @@
 #pragma once
-// The memory that a rank of a run will take, by a played step.
+// The memory that a rank of a run will take, and what it sends, by a played step.
 
+#include <map>
 #include <vector>
 
 #include "base/error.h"
 #include "config/run_config.h"
+#include "layout/communicator_memory.h"
 #include "layout/memory.h"
+#include "layout/traffic.h"
 #include "ops/played.h"
 
 namespace athanor::inline plan {
@@ -26,13 +29,23 @@ PlannedPlace planned_place(const RunConfig& config, int num_ranks);
 /// Returns the place of a rank on a device.
 PlannedPlace device_place(const RunConfig& config, std::vector<int> hosts);
 
+struct RankPlan {
+  MemoryNeed need;
+  std::vector<RankTraffic> sent;                ///< in a step, without a second backward
+  std::map<GroupKind, int64_t> in_flight = {};  ///< most collectives that are started and not waited for at one time
+  std::vector<OpenedGroup> opened = {};         ///< on devices
+};
+
 /// Returns what `rank` will take there, of its host's memory or of its device's. Experts get an even share of the
 /// tokens. What CUDA takes for its context, half a gigabyte, is not counted: a rank that asks how much of its device is
 /// free has a context then.
 /// @param config  resolved: data.seq_len is set and the model's fields are filled in.
 /// @throws ConfigError with every fault of the layout, or if a microbatch has more tokens than any machine holds;
 ///         NotPlayed if an op of the step has no form for tensors without memory.
-MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on = {});
+RankPlan plan_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on = {});
+inline MemoryNeed memory_of_rank(const RunConfig& config, const Layout& layout, int rank, const PlannedPlace& on = {}) {
+  return plan_rank(config, layout, rank, on).need;
+}
 
 struct NotPlayed : Error {
   using Error::Error;

@@ -1,11 +1,11 @@
 #include "run/dry_run.h"
 
+#include <set>
+
 #include "config/precision.h"
 #include "layout/schedule.h"
-#include "layout/update_cost.h"
 #include "ops/tensor.h"
-#include "parallel/gradient_reducer.h"
-#include "parallel/weight_gatherer.h"
+#include "plan/rank_traffic.h"
 #include "run/start.h"
 #include "saves/local_save.h"
 #include "train/update_sums.h"
@@ -13,82 +13,21 @@
 namespace athanor::inline run {
 namespace {
 
-// Counts what the groups have sent since `before`, by collective.
-class Meter {
- public:
-  /// @param checked  in check mode each collective comes with a second one, which a world without peers leaves out.
-  Meter(const Mesh& mesh, bool checked) : mesh_(mesh), at_once_(checked ? 2 : 1) {
-    for (const auto& [kind, group] : mesh.groups()) group->reset_traffic();
-  }
-
-  void read(const std::string& what, std::vector<SentLine>& lines) const {
-    for (const auto& [kind, group] : mesh_.groups()) {
-      const comm::Traffic& traffic = group->traffic();
-      const double total = static_cast<double>(traffic.bytes()), inside = static_cast<double>(traffic.bytes_inside);
-      for (const auto& [collective, bytes] : traffic.bytes_of) {
-        if (group->size() < 2) continue;
-        const auto sent = static_cast<double>(bytes);
-        lines.push_back({what, collective_name(collective), group_name(kind), group->size(),
-                         static_cast<double>(traffic.calls_of.at(collective)), sent,
-                         total > 0 ? sent * inside / total : 0, at_once_ * traffic.most_in_flight});
-      }
-      group->reset_traffic();
-    }
-  }
-
- private:
-  const Mesh& mesh_;
-  int64_t at_once_;
-};
-
-// Sends the gradients and weights, bucket by bucket.
-void send_buckets(const RunConfig& config, const ParameterStore& parameters, const ShardPlan& plan,
-                  std::vector<SentLine>& lines) {
-  const Meter meter(plan.mesh(), config.parallelism.check_collectives);
-  GradientReducer reducer(parameters, plan, ops::scalar_type(precision_of(config).reduce));
-  reducer.finish();
-  meter.read("gradients", lines);
-  WeightGatherer gatherer(parameters, plan);
-  for (const Bucket& bucket : parameters.buckets()) gatherer.start(bucket);
-  gatherer.wait_all();
-  meter.read("weights", lines);
-}
-
-SentLine line_of(const RankTraffic& line, const Mesh& mesh) {
-  const auto& group = mesh.group(line.group).options().world_ranks;
-  const double share = share_inside(line, group, mesh.rank(), mesh.world().supernodes());
-  return {line.what.name(),
-          collective_name(line.collective),
-          group_name(line.group),
-          static_cast<int>(group.size()),
-          line.calls,
-          line.bytes,
-          line.bytes * share,
-          0};
-}
-
-// Adds the traffic other than gradients and weights.
-void add_formulas(const RunConfig& config, const Mesh& mesh, std::vector<SentLine>& lines) {
-  for (const RankTraffic& line : count_rank_traffic(config, mesh.layout(), mesh.rank(), config.data.seq_len)) {
-    if (line.what.purpose != TrafficPurpose::kGradients && line.what.purpose != TrafficPurpose::kWeights)
-      lines.push_back(line_of(line, mesh));
-  }
-}
-
-// Adds the traffic of the update, after that of the step.
-void add_update(const RunConfig& config, const Mesh& mesh, const ParameterStore& parameters,
-                std::vector<SentLine>& lines) {
-  const UpdateCost cost =
-      count_update_cost(config, mesh.layout(), mesh.rank(), parameters.table(), parameters.buckets());
-  const std::vector<SentLine> step = lines;
-  for (const RankTraffic& line : cost.sent) lines.push_back(line_of(line, mesh));
-  for (SentLine line : step) {
-    if (cost.second_backwards == 0 || line.what == "weights") continue;
-    line.what = "second " + line.what;
-    line.calls *= cost.second_backwards, line.bytes *= cost.second_backwards, line.inside *= cost.second_backwards;
-    line.in_flight = 0;
-    lines.push_back(line);
-  }
+// The lines of a step, then those of its second backward. The first line of a group has its collectives in flight. In
+// check mode each collective comes with a second one, which a world without peers leaves out.
+std::vector<SentLine> lines_of(const RankPlan& plan, const RunConfig& config, const Layout& layout, int rank) {
+  const int64_t at_once = config.parallelism.check_collectives ? 2 : 1;
+  std::vector<SentLine> lines;
+  std::set<GroupKind> shown;
+  const auto add = [&](const RankTraffic& line, const std::string& prefix) {
+    const bool shows = line.collective != Collective::kSend && shown.insert(line.group).second;
+    lines.push_back({prefix + purpose_name(line.purpose), collective_name(line.collective), group_name(line.group),
+                     layout.group_size(line.group, rank), line.calls, line.bytes, line.inside,
+                     shows ? at_once * plan.in_flight.at(line.group) : 0});
+  };
+  for (const RankTraffic& line : plan.sent) add(line, "");
+  for (const RankTraffic& line : traffic_of_second_backward(plan.sent, config)) add(line, "second ");
+  return lines;
 }
 
 int most_in_flight(const RunConfig& config, const Layout& layout, int rank) {
@@ -145,7 +84,10 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
-  run.need = memory_of_rank(config, layout, run.rank, place);
+  const RankPlan planned = plan_rank(config, layout, run.rank, place);
+  run.need = planned.need;
+  run.opened = planned.opened;
+  run.sent = lines_of(planned, config, layout, run.rank);
   run.batch_bytes =
       2.0 * sizeof(int64_t) * static_cast<double>(layout.microbatches() * config.train.micro_batch_size * seq_len);
   run.in_flight = most_in_flight(config, layout, run.rank);
@@ -157,11 +99,7 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   if (config.checkpoint.local_interval > 0)
     run.local_bytes =
         static_cast<double>(local_copies(hosts.empty() ? num_ranks : hosts.back() + 1)) * run.staging_bytes;
-  send_buckets(config, parameters, plan, run.sent);
-  add_formulas(config, mesh, run.sent);
-  add_update(config, mesh, parameters, run.sent);
   if (config.metrics.update_watch_interval > 0) run.measured_update_bytes = count_update_sums_bytes(parameters, plan);
-  if (run.on_device) run.opened = opened_groups(config, layout, run.rank, seq_len, hosts);
   return run;
 }
 

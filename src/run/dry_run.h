@@ -1,10 +1,8 @@
 #pragma once
 // Computes what one rank of a layout would hold and send, without running it: for worlds of any size, on any machine.
 //
-// The code that trains lays out the rank's part of the model in meta tensors, which have shapes and no memory. Its
-// gradients and weights go through the real reducer and gatherer in a world without peers (comm/world.h: fake_size), so
-// that the bytes are counted at the place that sends them. A played step gives the memory (plan/rank_memory.h),
-// formulas the traffic within the model (layout/traffic.h); tests compare them with real runs.
+// A step of the rank is played (plan/rank_memory.h): the code that trains runs on tensors that have shapes and no
+// memory, in a world without peers, and the memory and the bytes are counted where they are taken and sent.
 
 #include <algorithm>
 #include <map>
@@ -24,8 +22,7 @@ struct SentLine {
   int ranks = 1;                                       ///< size of the group
   double calls = 0;                                    ///< calls in a step
   double bytes = 0, inside = 0;  ///< bytes that the rank sends in a step, and how many of them stay in its supernode
-  /// The largest number of the group's collectives that had been started and not waited for at one time. 0 for lines
-  /// that come from a formula.
+  /// In the group's first line: the most collectives of the group that had been started and not waited for at one time.
   int64_t in_flight = 0;
 };
 
@@ -50,8 +47,7 @@ struct DryRun {
   std::vector<OpenedGroup> opened;  ///< opened_groups, on a device
   std::vector<SentLine> sent;
 
-  /// Returns the largest number of collectives in flight for each group, over all lines that were counted at the
-  /// sender.
+  /// Returns the largest number of collectives in flight for each group.
   std::map<std::string, int64_t> collectives_in_flight() const;
   /// What a measured update takes more than anything else in the step.
   double more_for_measured() const { return std::max(0.0, measured_update_bytes - need.passing_bytes()); }
