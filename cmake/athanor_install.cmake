@@ -10,13 +10,13 @@ set(headers ${CMAKE_INSTALL_INCLUDEDIR}/athanor)
 
 # What programs of users may include; with what these include. They may still change before version 1.
 set(public_headers
-  base/build_info.h base/collective.h base/combine_weights.h base/error.h base/exit_codes.h base/file_reader.h base/number_types.h base/signals.h base/text.h base/text_template.h
+  base/build_info.h base/collective.h base/combine_weights.h base/error.h base/exit_codes.h base/file_reader.h base/number_types.h base/signals.h base/text.h base/text_template.h base/traffic_purpose.h
   config/checkpoint_config.h config/choice.h config/dump.h config/duration.h config/eval_config.h config/faults_config.h config/fields.h config/model_config.h config/moe_config.h config/optimizer_config.h config/optimizer_table.h
   config/parallelism_config.h config/ranges.h config/rope_scaling.h config/run_config.h config/selection_options.h config/toml_reader.h
   arch/flops.h arch/inventory.h arch/parameter.h
-  layout/buckets.h layout/communicator_memory.h layout/layout.h layout/activations.h layout/memory.h layout/shards.h layout/optimizer_state.h
+  layout/buckets.h layout/communicator_memory.h layout/layout.h layout/memory.h layout/shards.h layout/optimizer_state.h
   layout/parameter_groups.h layout/stages.h
-  layout/product_scratch.h layout/replication.h layout/schedule.h
+  layout/replication.h layout/schedule.h
   layout/traffic.h
   tokenizer/bpe_trainer.h tokenizer/tokenizer.h
   documents/byte_source.h documents/document_error.h documents/document_options.h documents/documents.h
