@@ -25,7 +25,7 @@ inline constexpr auto kWords<AuxScope> = words<AuxScope>({{"sequence", AuxScope:
 enum class Balance {
   kNone,           ///< dropless: every expert takes whatever comes
   kCapacity,       ///< an expert takes capacity_factor times its even share, the rest is dropped
-  kSwipe,          ///< every expert gets the same number, by re-assignment (moe/swipe.h)
+  kSwipe,          ///< every expert gets the same number, by re-assignment (moe/swipe.cpp)
   kForcedUniform,  ///< forced uniform routing: one fixed pattern for every group, for measurements
 };
 template <>

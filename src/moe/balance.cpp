@@ -5,9 +5,13 @@
 #include <vector>
 
 #include "base/error.h"
-#include "moe/swipe.h"
+#include "moe/balance_rule.h"
+#include "ops/device/on_stream.h"
 
 namespace athanor::moe {
+
+const BalanceRule& swipe_rule();  // swipe.cpp
+
 namespace {
 
 // The choices of each expert, expert by expert, with ascending tokens within each: a counting sort.
@@ -85,18 +89,55 @@ int64_t force_uniform(std::span<int64_t> ids, int64_t k, int64_t num_experts, in
   return moved;
 }
 
+namespace {
+
+using ops::device::data;
+using ops::device::OnStream;
+
+class Capacity : public BalanceRule {
+ public:
+  BalanceCounts balance(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
+                        int64_t /*k*/, int64_t num_experts) const override {
+    const int64_t capacity = expert_capacity(options.capacity_factor, static_cast<int64_t>(ids.size()), num_experts);
+    return {.dropped = drop_over_capacity(ids, scores, num_experts, capacity, options.order)};
+  }
+  void launch(const BalanceOptions& options, const GroupsThere& groups, const Tensor& ids_TK) const override {
+    const auto& in = groups.sizes;
+    kernels::cuda::keep_capacity(OnStream(ids_TK), data<int64_t>(groups.chosen_TK), data<float>(groups.scores_TE),
+                                 data<int64_t>(ids_TK),
+                                 expert_capacity(options.capacity_factor, in.choices(), in.num_experts), in);
+  }
+};
+
+class ForcedUniform : public BalanceRule {
+ public:
+  BalanceCounts balance(const BalanceOptions& /*options*/, std::span<int64_t> ids, std::span<const float> /*scores*/,
+                        int64_t k, int64_t num_experts) const override {
+    return {.moved = force_uniform(ids, k, num_experts)};
+  }
+  void launch(const BalanceOptions& /*options*/, const GroupsThere& groups, const Tensor& ids_TK) const override {
+    kernels::cuda::force_uniform(OnStream(ids_TK), data<int64_t>(ids_TK), groups.sizes);
+  }
+};
+
+}  // namespace
+
+const BalanceRule& balance_rule(Balance kind) {
+  static const Capacity capacity;
+  static const ForcedUniform forced_uniform;
+  switch (kind) {
+    case Balance::kCapacity: return capacity;
+    case Balance::kSwipe: return swipe_rule();
+    case Balance::kForcedUniform: return forced_uniform;
+    case Balance::kNone: break;
+  }
+  fail<Error>("bug: moe.balance = none is no rule");
+}
+
 BalanceCounts balance_group(const BalanceOptions& options, std::span<int64_t> ids, std::span<const float> scores,
                             int64_t k, int64_t num_experts) {
-  switch (options.kind) {
-    case Balance::kNone: return {};
-    case Balance::kCapacity: {
-      const int64_t capacity = expert_capacity(options.capacity_factor, static_cast<int64_t>(ids.size()), num_experts);
-      return {.dropped = drop_over_capacity(ids, scores, num_experts, capacity, options.order)};
-    }
-    case Balance::kSwipe: return {.moved = swipe(ids, k, num_experts)};
-    case Balance::kForcedUniform: return {.moved = force_uniform(ids, k, num_experts)};
-  }
-  return {};
+  if (options.kind == Balance::kNone) return {};
+  return balance_rule(options.kind).balance(options, ids, scores, k, num_experts);
 }
 
 }  // namespace athanor::moe

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "kernels/cuda/balance.h"
-#include "moe/swipe.h"
+#include "moe/balance.h"
 
 namespace athanor::moe::balance_device_test {
 namespace {
@@ -40,7 +40,7 @@ Ids on_device(const Ids& chosen, const cuda::ChoiceGroups& in) {
 Ids on_cpu(Ids ids, const cuda::ChoiceGroups& in) {
   const auto size = static_cast<size_t>(in.choices());
   for (size_t g = 0; g < static_cast<size_t>(in.groups); ++g)
-    swipe(std::span(ids).subspan(g * size, size), in.k, in.num_experts);
+    balance_group({.kind = Balance::kSwipe}, std::span(ids).subspan(g * size, size), {}, in.k, in.num_experts);
   return ids;
 }
 

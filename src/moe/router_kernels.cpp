@@ -1,9 +1,9 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "comm/communicator.h"
-#include "kernels/cuda/balance.h"
 #include "kernels/cuda/noise.h"
 #include "kernels/cuda/router.h"
+#include "moe/balance_rule.h"
 #include "moe/router_form.h"
 #include "ops/device/on_stream.h"
 
@@ -79,26 +79,16 @@ BalanceRows balance_rows(const RouteCall& call, const TokenRows& rows) {
   return in;
 }
 
-void launch_balance(const BalanceOptions& options, const BalanceRows& rows, const Tensor& ids_TK,
-                    const cuda::ChoiceGroups& in) {
-  const auto* chosen = data<int64_t>(rows.chosen_TK);
-  auto* ids = data<int64_t>(ids_TK);
-  const OnStream stream(ids_TK);
-  if (options.kind == Balance::kForcedUniform) return cuda::force_uniform(stream, ids, in);
-  if (options.kind == Balance::kCapacity) {
-    const int64_t capacity = expert_capacity(options.capacity_factor, in.choices(), in.num_experts);
-    return cuda::keep_capacity(stream, chosen, data<float>(rows.scores_TE), ids, capacity, in);
-  }
-  const Tensor workspace = at::empty({cuda::swipe_workspace(in)}, ids_TK.options());
-  cuda::swipe(stream, chosen, ids, data<int64_t>(workspace), in);
-}
-
 // Sets ids_TK.
 void balance(const RouteCall& call, TokenRows& rows) {
   const BalanceRows group = balance_rows(call, rows);
   const Tensor ids_TK = at::empty_like(group.chosen_TK);
-  launch_balance(call.options.balance, group, ids_TK,
-                 choice_groups(call.options.balance, group.chosen_TK, group.num_sequences, call.rule.width));
+  const BalanceOptions& options = call.options.balance;
+  balance_rule(options.kind)
+      .launch(options,
+              {group.chosen_TK, group.scores_TE,
+               choice_groups(options, group.chosen_TK, group.num_sequences, call.rule.width)},
+              ids_TK);
   rows.ids_TK = ids_TK.narrow(0, group.first, rows.chosen_TK.size(0));
 }
 

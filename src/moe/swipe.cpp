@@ -1,15 +1,30 @@
-#include "moe/swipe.h"
+// SWIPE: every expert gets exactly the same number of choices. Source: BaGuaLu §4.2, which mentions the extension to
+// top-k.
 
 #include <algorithm>
 #include <vector>
 
 #include "base/error.h"
+#include "moe/balance_rule.h"
+#include "ops/device/on_stream.h"
 
 namespace athanor::moe {
 namespace {
 
 constexpr int64_t kUnplaced = -1;
 
+// Makes each of `num_experts` experts appear exactly tokens · k / num_experts times in ids, and no token have an
+// expert twice.
+//
+// The best choices are placed first: all tokens' first choices, in token order, then all second ones, and so on. A
+// choice whose expert is full overflows. The overflow is then placed, in the same order, in the experts with room, in
+// their order; a token passes over experts that it has. If a token already has all experts with room, it takes an
+// expert of another token that lacks one of these, and that token takes this one instead.
+//
+// The result is a function of `ids` alone: equal on every rank that has them. Time: linear in tokens · k +
+// num_experts, for k bounded (each choice is compared with the k of its token).
+// Returns how many choices went to an expert that their token had not chosen; at least Σ max(0, count − even share)
+//         over experts.
 class Walk {
  public:
   Walk(std::span<int64_t> ids, int64_t k, int64_t num_experts)
@@ -117,12 +132,27 @@ class Walk {
   int64_t searched_ = kUnplaced, giver_ = 0;
 };
 
+class Swipe : public BalanceRule {
+ public:
+  BalanceCounts balance(const BalanceOptions& /*options*/, std::span<int64_t> ids, std::span<const float> /*scores*/,
+                        int64_t k, int64_t num_experts) const override {
+    ATHANOR_CHECK_AS(Error, static_cast<int64_t>(ids.size()) % num_experts == 0,
+                     "swipe: {} experts cannot have equal shares of {} choices", num_experts, ids.size());
+    return {.moved = Walk(ids, k, num_experts).run()};
+  }
+  void launch(const BalanceOptions& /*options*/, const GroupsThere& groups, const Tensor& ids_TK) const override {
+    using ops::device::data;
+    const Tensor workspace = at::empty({kernels::cuda::swipe_workspace(groups.sizes)}, ids_TK.options());
+    kernels::cuda::swipe(ops::device::OnStream(ids_TK), data<int64_t>(groups.chosen_TK), data<int64_t>(ids_TK),
+                         data<int64_t>(workspace), groups.sizes);
+  }
+};
+
 }  // namespace
 
-int64_t swipe(std::span<int64_t> ids, int64_t k, int64_t num_experts) {
-  ATHANOR_CHECK_AS(Error, static_cast<int64_t>(ids.size()) % num_experts == 0,
-                   "swipe: {} experts cannot have equal shares of {} choices", num_experts, ids.size());
-  return Walk(ids, k, num_experts).run();
+const BalanceRule& swipe_rule() {
+  static const Swipe rule;
+  return rule;
 }
 
 }  // namespace athanor::moe

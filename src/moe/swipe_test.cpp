@@ -1,5 +1,3 @@
-#include "moe/swipe.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -9,9 +7,14 @@
 
 #include "base/error.h"
 #include "base/random.h"
+#include "moe/balance.h"
 
 namespace athanor::moe::swipe_test {
 namespace {
+
+int64_t swipe(std::span<int64_t> ids, int64_t k, int64_t num_experts) {
+  return balance_group({.kind = Balance::kSwipe}, ids, {}, k, num_experts).moved;
+}
 
 // Draws k different experts for each token. `crowding` concentrates them on the first experts: 0 gives an even
 // distribution, 1 leaves only the first k.

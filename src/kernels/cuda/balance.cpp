@@ -79,7 +79,7 @@ namespace {
 
 constexpr int64_t kUnplaced = -1;
 
-// One group on its way through moe/swipe.h. Every thread of the team walks the same way; what all of them read while
+// One group on its way through moe/swipe.cpp. Every thread of the team walks the same way; what all of them read while
 // one writes goes through Team::read or a reduction, whose barriers keep the two apart.
 struct Walk {
   const int64_t* chosen;

@@ -31,7 +31,7 @@ void keep_capacity(const Stream& stream, const int64_t* chosen, const float* sco
 /// Returns the number of int64 elements that `workspace` of swipe must have.
 int64_t swipe_workspace(const ChoiceGroups& in);
 
-/// SWIPE (moe/swipe.h): every expert gets exactly choices() / num_experts choices of a group, which must be a whole
+/// SWIPE (moe/swipe.cpp): every expert gets exactly choices() / num_experts choices of a group, which must be a whole
 /// number.
 void swipe(const Stream& stream, const int64_t* chosen, int64_t* ids, int64_t* workspace, const ChoiceGroups& in);
 
