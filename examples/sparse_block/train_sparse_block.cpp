@@ -15,7 +15,7 @@
 
 namespace {
 
-constexpr int64_t kHidden = 64, kIntermediate = 48, kExperts = 8, kTokens = 256;
+constexpr int64_t kHidden = 16, kIntermediate = 32, kExperts = 4, kTokens = 512;
 const athanor::SparseLayerOptions kOptions{.choices = 2, .norm_topk_prob = true};
 
 struct Layer {
@@ -33,10 +33,10 @@ struct Layer {
 
 void train(int64_t steps) {
   torch::manual_seed(1);
-  const Layer teacher(0.2), student(0.1);
+  const Layer teacher(0.5), student(0.3);
   std::vector<torch::Tensor> parameters = {student.router, student.gate_up, student.down};
   for (torch::Tensor& parameter : parameters) parameter.requires_grad_();
-  torch::optim::AdamW optimizer(parameters, torch::optim::AdamWOptions(3e-3));
+  torch::optim::AdamW optimizer(parameters, torch::optim::AdamWOptions(2e-2));
   for (int64_t step = 1; step <= steps; ++step) {
     const auto x = torch::randn({4, kTokens / 4, kHidden});
     const auto target = teacher(x).detach();
