@@ -5,7 +5,7 @@
 // and never frees it (getCurrentCUDABlasHandle in ATen/cuda/CublasHandlePool.cpp). It has 32 MiB on Hopper (libtorch
 // newer than 2.11: also on Blackwell) and 8 MiB + 128 KiB on others; CUBLAS_WORKSPACE_CONFIG, described in NVIDIA's
 // manual of cuBLAS ("Results Reproducibility"), sets another size. A thread has one handle. Two threads multiply, on
-// one stream: the one that computes forward, and autograd's, which computes backward (OnDeviceMemory.* in train_test).
+// one stream: the one that computes forward, and autograd's, which computes backward (OnDeviceMemory.* in memory_test).
 // A graph is recorded on another stream, by the same threads. Products with a bias, for which libtorch would take
 // cuBLASLt and its separate workspace, do not occur.
 

@@ -2,8 +2,8 @@
 // What only `make test-all` runs: a test suite, or an instantiation of one, whose name begins with TestAll. ctest has
 // these cases under the label `slow` (cmake/athanor_test.cmake).
 //
-//   INSTANTIATE_TEST_SUITE_P(Cases, ActivationMemory, testing::ValuesIn(diagonal()));    // in `make test`
-//   INSTANTIATE_TEST_SUITE_P(TestAll, ActivationMemory, testing::ValuesIn(all_cases()));
+//   INSTANTIATE_TEST_SUITE_P(Cases, PlayedStepOfRanks, testing::ValuesIn(diagonal()));    // in `make test`
+//   INSTANTIATE_TEST_SUITE_P(TestAll, PlayedStepOfRanks, testing::ValuesIn(all_cases()));
 
 #include <gtest/gtest.h>
 
