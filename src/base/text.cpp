@@ -72,6 +72,8 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
   size_t best_distance = std::max<size_t>(2, name.size() / 3) + 1;  // a word that is farther away is another word, not
                                                                     // a slip
   for (const auto& candidate : candidates) {
+    // A distance is at least that of the lengths, and takes the time of their product.
+    if (std::max(name.size(), candidate.size()) - std::min(name.size(), candidate.size()) >= best_distance) continue;
     const size_t distance = edit_distance(name, candidate);
     if (distance < best_distance) {
       best_distance = distance;

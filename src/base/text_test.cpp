@@ -39,6 +39,7 @@ TEST(Text, NearestNameFindsASlipAndNotAnotherWord) {
   EXPECT_EQ(nearest_name("hiden_size", names), "hidden_size");
   EXPECT_EQ(nearest_name("step", names), "steps");
   EXPECT_EQ(nearest_name("temperature", names), std::nullopt);
+  EXPECT_EQ(nearest_name(std::string(size_t{1} << 26, 'm'), names), std::nullopt);  // at once, and not in its product
 }
 
 TEST(Text, InvalidUtf8IsFoundAtItsFirstByte) {
