@@ -1,6 +1,6 @@
 #pragma once
 // The kinds of calls by which ranks communicate: collectives, and messages between two ranks. Communicators count their
-// bytes for each kind, and layout/traffic.h predicts these counts.
+// bytes for each kind.
 
 #include <cstdint>
 

@@ -228,31 +228,6 @@ std::array<int64_t, 2> HomeMatrix::part_shape(int tensor_rank) const {
   return shape;
 }
 
-std::array<HomeExchange, 4> HomePlan::exchanges() const {
-  const auto of_data = [&](const std::vector<HomeTransfer>& transfers) {
-    HomeExchange exchange;
-    for (const HomeTransfer& each : transfers)
-      (each.from == data_index ? exchange.sent : exchange.received) += each.range.size();
-    return exchange;
-  };
-  const auto of_tensor = [&](const std::vector<HomeTransfer>& transfers, int HomeTransfer::*whose) {
-    HomeExchange exchange{.group = GroupKind::kTensor};
-    for (const HomeTransfer& each : transfers) {
-      const auto [part_rows, part_columns] = matrices[each.matrix].part_shape(each.*whose);
-      (each.from == tensor_index ? exchange.sent : exchange.received) += part_rows * part_columns;
-    }
-    return exchange;
-  };
-  return {of_data(to_home_data), of_tensor(to_home_tensor, &HomeTransfer::from),
-          of_tensor(from_home_tensor, &HomeTransfer::to), of_data(from_home_data)};
-}
-
-int64_t HomePlan::sent_elements() const {
-  int64_t elements = 0;
-  for (const HomeExchange& each : exchanges()) elements += each.sent;
-  return elements;
-}
-
 int64_t HomePlan::home_elements() const {
   int64_t elements = 0;
   for (const HomeMatrix& matrix : matrices) elements += is_home(matrix) ? matrix.rows * matrix.columns : 0;

@@ -67,12 +67,6 @@ struct HomeTransfer {
                          ///< part it is: the sender's on the way there, the receiver's on the way back
 };
 
-/// What this rank sends and receives in one exchange, in elements.
-struct HomeExchange {
-  GroupKind group = GroupKind::kData;
-  int64_t sent = 0, received = 0;
-};
-
 /// What one rank computes, sends and receives.
 struct HomePlan {
   std::vector<HomeMatrix> matrices;
@@ -84,10 +78,7 @@ struct HomePlan {
   bool is_home(const HomeMatrix& matrix) const {
     return matrix.home_data == data_index && matrix.home_tensor == tensor_index;
   }
-  /// Returns the four exchanges, in order: to the home over kData, then kTensor; from it over kTensor, then kData.
-  std::array<HomeExchange, 4> exchanges() const;
-  /// Return the elements that this rank sends in all four exchanges, and those of the matrices that it computes.
-  int64_t sent_elements() const;
+  /// Returns the elements of the matrices that this rank computes.
   int64_t home_elements() const;
 };
 

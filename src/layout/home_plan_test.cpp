@@ -122,17 +122,18 @@ TEST(HomePlan, AllRanksHaveTheSameHomesAndEachMatrixHasOne) {
         EXPECT_EQ(found->second, std::pair(matrix.home_data, matrix.home_tensor)) << name;
         owners[name] += of.plan.is_home(matrix) ? 1 : 0;
       }
-      sent += of.plan.sent_elements();
+      const auto count = [&](const HomeTransfer& each, int own, int64_t elements) {
+        sent += each.from == own ? elements : 0;
+        received += each.to == own ? elements : 0;
+      };
+      const auto part = [&](const HomeTransfer& each, int whose) {
+        const auto shape = of.plan.matrices[each.matrix].part_shape(whose);
+        return shape[0] * shape[1];
+      };
       for (const auto* list : {&of.plan.to_home_data, &of.plan.from_home_data})
-        for (const HomeTransfer& each : *list) received += each.to == of.plan.data_index ? each.range.size() : 0;
-      for (const HomeTransfer& each : of.plan.to_home_tensor) {
-        const auto shape = of.plan.matrices[each.matrix].part_shape(each.from);
-        received += each.to == of.plan.tensor_index ? shape[0] * shape[1] : 0;
-      }
-      for (const HomeTransfer& each : of.plan.from_home_tensor) {
-        const auto shape = of.plan.matrices[each.matrix].part_shape(each.to);
-        received += each.to == of.plan.tensor_index ? shape[0] * shape[1] : 0;
-      }
+        for (const HomeTransfer& each : *list) count(each, of.plan.data_index, each.range.size());
+      for (const HomeTransfer& each : of.plan.to_home_tensor) count(each, of.plan.tensor_index, part(each, each.from));
+      for (const HomeTransfer& each : of.plan.from_home_tensor) count(each, of.plan.tensor_index, part(each, each.to));
     }
     for (const auto& [name, count] : owners) EXPECT_EQ(count, 1) << name;
     EXPECT_EQ(sent, received);

@@ -1,5 +1,5 @@
 #pragma once
-// Estimates the memory that a training process will hold, before it starts.
+// Counts the memory that a training process will hold, before it starts: its state, and what is no tensor of a step.
 
 #include <algorithm>
 #include <cstdint>

@@ -57,17 +57,19 @@ std::string find_lacking_memory(const RunConfig& config, const std::vector<Devic
   const std::string where =
       ranks.size() > 1 ? fmt::format("the device of rank {} ({})", worst_rank, hosts[worst_rank]) : own.str();
   return fmt::format("this run needs about {} of memory on {} ({}), and {} are free there; {}{}",
-                     format_bytes(worst->need), where, describe_need(config, of), format_bytes(worst->free),
-                     what_would_fit(config, worst->free, of), describe_others(ranks, hosts, worst_rank));
+                     format_bytes(worst->need), where, describe_need(config, of, need_of_device(config, of)),
+                     format_bytes(worst->free), what_would_fit(config, worst->free, of),
+                     describe_others(ranks, hosts, worst_rank));
 }
 
 void check_device_memory(const RunConfig& config, comm::World& world, at::Device device) {
   const DeviceRank of{world.rank(), world.size(), number_hosts(world.hosts())};
-  const DeviceMemory own{need_of_device(config, of).total(), static_cast<double>(ops::facts_of(device)->free_bytes)};
+  const MemoryNeed need = need_of_device(config, of);
+  const DeviceMemory own{need.total(), static_cast<double>(ops::facts_of(device)->free_bytes)};
   const std::string lacking = find_lacking_memory(config, gather(world, own), world.hosts(), device);
   ATHANOR_CHECK(lacking.empty(), "{}", lacking);
-  log::info("memory: about {} needed on {} ({}){}", format_bytes(own.need), device.str(), describe_need(config, of),
-            own.free < 0 ? "" : fmt::format(", {} free", format_bytes(own.free)));
+  log::info("memory: about {} needed on {} ({}){}", format_bytes(own.need), device.str(),
+            describe_need(config, of, need), own.free < 0 ? "" : fmt::format(", {} free", format_bytes(own.free)));
 }
 
 }  // namespace athanor::inline memory

@@ -154,8 +154,7 @@ std::string describe_update(const MemoryNeed& need) {
                      format_bytes(need.update_bytes));
 }
 
-std::string describe_need(const RunConfig& config, const DeviceRank& of) {
-  const MemoryNeed need = need_of_device(config, of);
+std::string describe_need(const RunConfig& config, const DeviceRank& of, const MemoryNeed& need) {
   const StateBytes state =
       count_state_bytes(config, Layout(config, of.ranks), of.rank, plan_optimizers(config.optimizer));
   const auto bytes = [](int64_t count) { return format_bytes(static_cast<double>(count)); };

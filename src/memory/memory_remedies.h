@@ -45,7 +45,7 @@ MemoryNeed need_of_device(const RunConfig& config, const DeviceRank& of);
 std::string describe_update(const MemoryNeed& need);
 
 /// Returns "4.00GiB of weights, …": the parts of the estimate, with the state of weights in its terms.
-std::string describe_need(const RunConfig& config, const DeviceRank& of = {});
+std::string describe_need(const RunConfig& config, const DeviceRank& of, const MemoryNeed& need);
 
 /// A layout of one axis more, or of a longer one.
 struct RankRemedy {

@@ -9,7 +9,6 @@
 #include "ops/affine.h"
 #include "ops/device/on_stream.h"
 #include "ops/linear.h"
-#include "ops/played.h"
 #include "ops/tokens_per_rank.h"
 #include "ops/transfer.h"
 

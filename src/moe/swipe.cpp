@@ -23,8 +23,9 @@ constexpr int64_t kUnplaced = -1;
 //
 // The result is a function of `ids` alone: equal on every rank that has them. Time: linear in tokens · k +
 // num_experts, for k bounded (each choice is compared with the k of its token).
-// Returns how many choices went to an expert that their token had not chosen; at least Σ max(0, count − even share)
-//         over experts.
+//
+// run() returns how many choices went to an expert that their token had not chosen: at least Σ max(0, count − even
+// share) over experts.
 class Walk {
  public:
   Walk(std::span<int64_t> ids, int64_t k, int64_t num_experts)

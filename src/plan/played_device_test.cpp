@@ -99,6 +99,13 @@ std::vector<Case> all_cases() {
 }
 const auto name_of_case = [](const auto& each) { return each.param.name; };
 
+double bytes_in_messages(const PlayRecord& record) {
+  double bytes = 0;
+  for (const auto& [kind, total] : record.sent())
+    if (kind.collective == Collective::kSend) bytes += static_cast<double>(total.bytes);
+  return bytes;
+}
+
 class PlayedStepOnDevice : public testing::TestWithParam<Case> {};
 // Each type, dispatch and axis once, on two ranks at most.
 INSTANTIATE_TEST_SUITE_P(
@@ -110,7 +117,8 @@ INSTANTIATE_TEST_SUITE_P(
     name_of_case);
 INSTANTIATE_TEST_SUITE_P(TestAll, PlayedStepOnDevice, testing::ValuesIn(all_cases()), name_of_case);
 
-// The host runs ahead of a device, so how many messages of a pipeline are kept until they have been sent differs.
+// The host runs ahead of a device: of the messages of a pipeline it may keep each until it has been sent, where a play
+// keeps none.
 TEST_P(PlayedStepOnDevice, HasTheMeasuredPeak) {
   const auto& [name, config, size, has_kernels] = GetParam();
   guarded::set_kernels(has_kernels);
@@ -120,8 +128,8 @@ TEST_P(PlayedStepOnDevice, HasTheMeasuredPeak) {
   for (int rank = 0; rank < size; ++rank) {
     const auto played = play_step(config, {size, rank, place});
     const double found = peaks[static_cast<size_t>(rank)], computed = static_cast<double>(played->passing_bytes());
-    const double tolerance = config.parallelism.pipeline_parallel_degree > 1 ? 0.1 * found : 0;
-    EXPECT_NEAR(computed, found, tolerance) << "rank " << rank;
+    EXPECT_LE(computed, found) << "rank " << rank;
+    EXPECT_LE(found, computed + bytes_in_messages(played->record)) << "rank " << rank;
     if (std::getenv("ATHANOR_PRINT_MEMORY"))
       fmt::print("{} rank {}: {:+.3f}% of {:.3f} MB\n", name, rank, 100 * (computed / found - 1), found / 1e6);
   }

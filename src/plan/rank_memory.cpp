@@ -74,13 +74,13 @@ RankPlan plan_rank(const RunConfig& config, const Layout& layout, int rank, cons
   try {
     played = play_step(shorter, {layout.world_size(), rank, on.place, on.threads, {}});
   } catch (const c10::Error& error) {
-    fail<NotPlayed>("the memory of this run is not known, since its step cannot be played: {}",
+    fail<NotPlayed>("the memory of this run is not known, since its step cannot be played (a run is not affected): {}",
                     first_line(error.what_without_backtrace()));
   }
   // The step has the tokens and targets of all microbatches, int64.
   const int64_t all = layout.microbatches(), different = different_microbatches(config.parallelism, layout);
   const double of_others = 2.0 * sizeof(int64_t) * static_cast<double>((all - different) * of_microbatch);
-  RankPlan plan{{}, traffic_of_step(played->record, config, different, all), played->in_flight};
+  RankPlan plan{rank, {}, traffic_of_step(played->record, config, different, all), played->in_flight};
   MemoryNeed& need = plan.need;
   need.state_bytes = static_cast<double>(played->kept_bytes);
   need.activation_bytes = static_cast<double>(played->activation_bytes()) + of_others;
@@ -121,11 +121,10 @@ std::vector<int> ranks_that_differ(const RunConfig& config, const Layout& layout
   return ranks;
 }
 
-int fullest_rank(const RunConfig& config, const Layout& layout, const PlannedPlace& on) {
-  const std::vector<int> ranks = ranks_that_differ(config, layout);
-  if (ranks.size() == 1) return ranks.front();
-  return *std::ranges::max_element(ranks, {},
-                                   [&](int rank) { return memory_of_rank(config, layout, rank, on).total(); });
+RankPlan fullest_plan(const RunConfig& config, const Layout& layout, const PlannedPlace& on) {
+  std::vector<RankPlan> plans;
+  for (const int rank : ranks_that_differ(config, layout)) plans.push_back(plan_rank(config, layout, rank, on));
+  return *std::ranges::max_element(plans, {}, [](const RankPlan& plan) { return plan.need.total(); });
 }
 
 }  // namespace athanor::inline plan

@@ -30,6 +30,7 @@ PlannedPlace planned_place(const RunConfig& config, int num_ranks);
 PlannedPlace device_place(const RunConfig& config, std::vector<int> hosts);
 
 struct RankPlan {
+  int rank = 0;
   MemoryNeed need;
   std::vector<RankTraffic> sent;                ///< in a step, without a second backward
   std::map<GroupKind, int64_t> in_flight = {};  ///< most collectives that are started and not waited for at one time
@@ -58,7 +59,7 @@ MemoryNeed memory_if_known(const RunConfig& config, const Layout& layout, int ra
 /// the first, which has most microbatches in flight.
 std::vector<int> ranks_that_differ(const RunConfig& config, const Layout& layout);
 
-/// Returns the one of these that needs most memory.
-int fullest_rank(const RunConfig& config, const Layout& layout, const PlannedPlace& on);
+/// Returns the plan of the one of these that needs most memory.
+RankPlan fullest_plan(const RunConfig& config, const Layout& layout, const PlannedPlace& on);
 
 }  // namespace athanor::inline plan

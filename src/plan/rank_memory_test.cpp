@@ -136,7 +136,7 @@ TEST(RanksThatDiffer, AreTheFirstOfTheStagesWithTheSameParts) {
   EXPECT_EQ(layout.coordinate(ranks[2], Axis::kPipeline), 3);
   double most = 0;
   for (int rank = 0; rank < 8; ++rank) most = std::max(most, memory_of_rank(config, layout, rank, kCuda).total());
-  EXPECT_EQ(memory_of_rank(config, layout, fullest_rank(config, layout, kCuda), kCuda).total(), most);
+  EXPECT_EQ(fullest_plan(config, layout, kCuda).need.total(), most);
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "run/checkpoint_memory.h"
 
+#include <map>
+
 #include "base/error.h"
 #include "base/files.h"
 #include "base/process.h"
@@ -22,11 +24,15 @@ double staging_bytes(const RunConfig& config, const comm::World& world, const La
 }
 
 // What the training step takes of this host's memory, on a CPU with the copies to write checkpoints from.
+// Ranks of one stage take about the same, and a step of one of them is played.
 double step_bytes(const RunConfig& config, const comm::World& world, const Layout& layout) {
+  std::map<int, double> of_stage;
   double bytes = 0;
   for (int rank = 0; rank < world.size(); ++rank) {
-    if (world.hosts()[static_cast<size_t>(rank)] == world.host())
-      bytes += memory_if_known(config, layout, rank).total();
+    if (world.hosts()[static_cast<size_t>(rank)] != world.host()) continue;
+    const auto [found, is_new] = of_stage.try_emplace(layout.coordinate(rank, Axis::kPipeline));
+    if (is_new) found->second = memory_if_known(config, layout, rank).total();
+    bytes += found->second;
   }
   return bytes;
 }

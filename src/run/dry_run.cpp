@@ -63,7 +63,8 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   run.threads = static_cast<int>(std::max<int64_t>(1, config.train.num_threads));
   const PlannedPlace place = planned_place(config, num_ranks);
   run.on_device = place.on_device();
-  run.rank = rank >= 0 ? rank : fullest_rank(config, layout, place);
+  const RankPlan planned = rank >= 0 ? plan_rank(config, layout, rank, place) : fullest_plan(config, layout, place);
+  run.rank = planned.rank;
   comm::WorldOptions options = world_options(config);
   options.fake_rank = run.rank;
   options.fake_size = num_ranks;
@@ -84,7 +85,6 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
                .optimizer = count_optimizer_bytes(parameters.table(), parameters.flat_size(), parameters.owned(),
                                                   plan_optimizers(config.optimizer)),
                .gradient = static_cast<int64_t>(parameters.grad().nbytes())};
-  const RankPlan planned = plan_rank(config, layout, run.rank, place);
   run.need = planned.need;
   run.opened = planned.opened;
   run.sent = lines_of(planned, config, layout, run.rank);

@@ -16,7 +16,7 @@
 
 namespace athanor::kernels::cuda {
 
-/// A device that the host plays, for tests (guarded/device.h): it queues the work of kernels and runs it later.
+/// A device that the host plays: it runs the work later, in tests (guarded/device.h), or never, in a played step.
 class GuardedDevice {
  public:
   virtual ~GuardedDevice() = default;

@@ -23,6 +23,9 @@ using torch::jit::Stack;
 
 void take(const Tensor& like, int64_t bytes) { at::empty({bytes}, like.options().dtype(at::kByte)); }
 
+// A gradient of x, without values.
+Tensor gradient_of(const Tensor& x) { return at::empty(x.sizes(), x.options()); }
+
 // Takes a call's arguments off the stack.
 Stack arguments_of(const c10::OperatorHandle& op, Stack& stack) {
   const auto count = static_cast<std::ptrdiff_t>(op.schema().arguments().size());
@@ -74,8 +77,7 @@ void flash_backward(const c10::OperatorHandle& op, Stack* stack) {
   const Stack in = arguments_of(op, *stack);
   const Tensor dout = in[0].toTensor(), q = in[1].toTensor(), k = in[2].toTensor(), v = in[3].toTensor();
   const Tensor offsets = tensor_of(in[6]);
-  const Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
-               dv = at::empty(v.sizes(), v.options());
+  const Tensor dq = gradient_of(q), dk = gradient_of(k), dv = gradient_of(v);
   const AttentionShape shape = shape_of(q, k, offsets, in[8]);
   take(q, kernels::cuda::flash_backward_bytes(shape));
   report_attention("flash_attention_backward", shape, window_of(in[15]), 5, {dout, q, k, v}, {dq, dk, dv});
@@ -98,8 +100,7 @@ void efficient_backward(const c10::OperatorHandle& op, Stack* stack) {
   const Stack in = arguments_of(op, *stack);
   const Tensor dout = in[0].toTensor(), q = in[1].toTensor(), k = in[2].toTensor(), v = in[3].toTensor();
   const Tensor offsets = tensor_of(in[6]);
-  const Tensor dq = at::empty(q.sizes(), q.options()), dk = at::empty(k.sizes(), k.options()),
-               dv = at::empty(v.sizes(), v.options());
+  const Tensor dq = gradient_of(q), dk = gradient_of(k), dv = gradient_of(v);
   const AttentionShape shape = shape_of(q, k, offsets, in[8]);
   const auto scratch = kernels::cuda::efficient_backward_bytes(shape);
   for (const int64_t bytes : {scratch.forming_sums, scratch.rest}) take(q, bytes);
