@@ -31,4 +31,17 @@ double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_
   return 3 * count_forward_flops(model, num_sequences, seq_len).total();
 }
 
+double count_executed_flops(const ModelConfig& model, const RecomputeKinds& kinds, int64_t num_sequences,
+                            int64_t seq_len) {
+  const double length = static_cast<double>(seq_len), tokens = static_cast<double>(num_sequences) * length;
+  double again = 0;
+  for (const LayerSpec& layer : make_model_spec(model).layers) {
+    const FlopCount one = count_layer_flops(layer, num_sequences, seq_len);
+    if (kinds.attention || kinds.layer) again += one.attention_projections + one.attention_scores;
+    if (kinds.moe || kinds.layer) again += one.feed_forward;
+    again += layer.attention.logit_flops(tokens, length);
+  }
+  return count_train_flops(model, num_sequences, seq_len) + again;
+}
+
 }  // namespace athanor::inline arch

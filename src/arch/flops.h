@@ -2,12 +2,12 @@
 // FLOPs of a training step: the sum over all matrix multiplications, each from its three extents.
 //
 // One multiply-add is two FLOPs. Norms, activations, softmax and the optimizer are not counted (under 1% at usual
-// sizes); recomputation is not counted either, so that MFU measures useful work. Attention counts each instance as one
-// span, even if it is limited to documents.
+// sizes). Attention counts each instance as one span, even if it is limited to documents.
 
 #include <cstdint>
 
 #include "config/model_config.h"
+#include "config/parallelism_config.h"
 
 namespace athanor::inline arch {
 
@@ -30,7 +30,13 @@ FlopCount count_layer_flops(const LayerSpec& layer, int64_t num_sequences, int64
 /// Returns the forward FLOPs of the language-model head.
 double count_output_flops(const ModelConfig& model, int64_t num_tokens);
 
-/// Returns the FLOPs of forward and backward. Each multiplication has two in backward (for input and weight).
+/// Returns the FLOPs of forward and backward. Each multiplication has two in backward (for input and weight). What
+/// backward computes again is not counted, so that MFU measures useful work.
 double count_train_flops(const ModelConfig& model, int64_t num_sequences, int64_t seq_len);
+
+/// Returns the FLOPs that forward and backward execute: count_train_flops, and what backward computes again, which is
+/// the modules of `kinds`, and QKᵀ in each backward of attention.
+double count_executed_flops(const ModelConfig& model, const RecomputeKinds& kinds, int64_t num_sequences,
+                            int64_t seq_len);
 
 }  // namespace athanor::inline arch

@@ -173,6 +173,7 @@ std::string to_json_line(const StepMetrics& m) {
   line["tokens_seen"] = m.tokens_seen;
   line["tps"] = m.tokens_per_second();
   line["tflops"] = m.flops_per_second() / 1e12;
+  line["executed_tflops"] = m.executed_flops_per_second() / 1e12;
   line["mfu"] = m.mfu();
   line["gemm_peak_tflops"] = m.gemm_peak_flops / 1e12;
   line["gemm_peak_is"] = m.gemm_peak_is;

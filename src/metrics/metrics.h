@@ -64,6 +64,7 @@ struct StepMetrics {
   int64_t tokens = 0;                         ///< in this step
   int64_t tokens_seen = 0;                    ///< since the start of the run
   double flops = 0;                           ///< work of this step, forward and backward
+  double executed_flops = 0;                  ///< with what backward computes again
   double gemm_peak_flops = 0;                 ///< FLOP per second of all ranks together; the denominator of MFU
   std::string gemm_peak_is;                   ///< what gave the peak: "bfloat16, our own product"
   int threads = 0;                            ///< threads that computed this step
@@ -97,6 +98,7 @@ struct StepMetrics {
 
   double tokens_per_second() const { return step_s > 0 ? static_cast<double>(tokens) / step_s : 0; }
   double flops_per_second() const { return step_s > 0 ? flops / step_s : 0; }
+  double executed_flops_per_second() const { return step_s > 0 ? executed_flops / step_s : 0; }
   double forward_compute_s() const { return forward_s - forward_comm_s; }
   double backward_compute_s() const { return backward_s - backward_comm_s; }
   double mfu() const { return gemm_peak_flops > 0 ? flops_per_second() / gemm_peak_flops : 0; }

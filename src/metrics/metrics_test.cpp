@@ -18,6 +18,7 @@ StepMetrics example() {
   m.tokens = 23272;
   m.step_s = 2;
   m.flops = 405.56e12;
+  m.executed_flops = 541e12;
   m.gemm_peak_flops = 989.17e12;
   m.memory_bytes = 7870000000;
   return m;
@@ -102,10 +103,12 @@ TEST(Metrics, TheJsonLineHoldsEveryFigureUnderItsName) {
     "expert_load_p95_over_mean": [1.25, 2.25], "dead_experts": [0, 4], "reassigned_share": [0.0, 0.5],
     "dropped_share": [0.0, 0.125], "layer_router_entropy": [3.0, 2.5], "attempt": 3})");
   EXPECT_DOUBLE_EQ(json["tflops"], 202.78);
+  EXPECT_DOUBLE_EQ(json["executed_tflops"], 270.5);
   EXPECT_DOUBLE_EQ(json["mfu"], 202.78 / 989.17);
   EXPECT_DOUBLE_EQ(json["gemm_peak_tflops"], 989.17);
   json.erase("gemm_peak_tflops");
   json.erase("tflops");
+  json.erase("executed_tflops");
   json.erase("mfu");
   EXPECT_EQ(json, expected);
 }

@@ -65,8 +65,11 @@ StepMetrics StepSummary::summarize(const StepReport& report, const Batch& batch,
       m.tokens_drawn[source.name] += source.tokens_drawn();
   }
   if (flops_.sequences != batch.num_sequences || flops_.seq_len != batch.seq_len)
-    flops_ = {batch.num_sequences, batch.seq_len, count_train_flops(config.model, batch.num_sequences, batch.seq_len)};
-  m.flops = flops_.of_step;
+    flops_ = {batch.num_sequences, batch.seq_len, count_train_flops(config.model, batch.num_sequences, batch.seq_len),
+              count_executed_flops(config.model, parse_recompute(config.parallelism.recompute), batch.num_sequences,
+                                   batch.seq_len)};
+  m.flops = flops_.of_model;
+  m.executed_flops = flops_.executed;
   if (!report.noise.empty()) {
     m.noise = estimate_noise(report.noise, batch.num_sequences);
     noise_scale_.add(*m.noise);

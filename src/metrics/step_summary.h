@@ -40,7 +40,7 @@ class StepSummary {
   int64_t num_parameters_;
   struct {
     int64_t sequences = 0, seq_len = 0;
-    double of_step = 0;
+    double of_model = 0, executed = 0;
   } flops_;  // the shape of the last batch
 };
 

@@ -189,6 +189,7 @@ void write_step(TensorBoardWriter& writer, const StepMetrics& m) {
       {"optimizer/changed_share", m.changed_share},
       {"throughput/tokens_per_second", m.tokens_per_second()},
       {"throughput/tflops", m.flops_per_second() / 1e12},
+      {"throughput/executed_tflops", m.executed_flops_per_second() / 1e12},
       {"throughput/mfu_percent", 100 * m.mfu()},
       {"throughput/tokens_seen", static_cast<double>(m.tokens_seen)},
       {"time/step_s", m.step_s},

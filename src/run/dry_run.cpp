@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "arch/flops.h"
 #include "config/precision.h"
 #include "layout/schedule.h"
 #include "ops/tensor.h"
@@ -60,6 +61,9 @@ DryRun dry_run(const RunConfig& config, int num_ranks, int rank) {
   const int64_t seq_len = config.data.seq_len;
   const std::vector<int> hosts = planned_hosts(config.topology, num_ranks);
   DryRun run;
+  run.model_flops = count_train_flops(config.model, config.train.global_batch_size, seq_len);
+  run.executed_flops = count_executed_flops(config.model, parse_recompute(config.parallelism.recompute),
+                                            config.train.global_batch_size, seq_len);
   run.threads = static_cast<int>(std::max<int64_t>(1, config.train.num_threads));
   const PlannedPlace place = planned_place(config, num_ranks);
   run.on_device = place.on_device();

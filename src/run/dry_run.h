@@ -27,6 +27,7 @@ struct SentLine {
 };
 
 struct DryRun {
+  double model_flops = 0, executed_flops = 0;  ///< what a step of all ranks takes (arch/flops.h)
   int rank = 0;
   int threads = 1;                      ///< threads that the memory is computed for (train.num_threads)
   std::map<Replication, int64_t> held;  ///< number of elements that the rank holds, by replication kind

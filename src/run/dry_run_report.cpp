@@ -160,6 +160,8 @@ std::string report(const DryRun& run, const RunConfig& config, int num_ranks) {
         "all {} ranks are taken to be on one node, since topology.ranks_per_node is not set; with it, what is sent "
         "between nodes and written by each is counted\n",
         num_ranks);
+  text += fmt::format("a step computes {:.4g} TFLOP for the model, {:.4g} with what backward computes again\n",
+                      run.model_flops * 1e-12, run.executed_flops * 1e-12);
   text += fmt::format("rank {}: {}; {}\n\n", run.rank, where(run, layout), stages_text(run, config, layout));
   return text + held_table(run, config) + optimizer_lines(config) + "\n" + memory_table(run, config) + "\n" +
          traffic_table(run) + checkpoint_table(run, config);
@@ -171,6 +173,8 @@ std::string to_json(const DryRun& run, const RunConfig& config, int num_ranks) {
   out["ranks"] = num_ranks;
   const int64_t per_node = config.topology.ranks_per_node;
   out["nodes"] = per_node > 0 ? num_ranks / per_node : 1;
+  out["model_flops"] = run.model_flops;
+  out["executed_flops"] = run.executed_flops;
   out["rank"] = run.rank;
   for (const Axis axis : {Axis::kPipeline, Axis::kReplicate, Axis::kShard, Axis::kExpert, Axis::kTensor})
     out["coordinates"][axis_name(axis)] = layout.coordinate(run.rank, axis);

@@ -114,12 +114,23 @@ double AttentionSpec::projection_flops(double tokens) const {
   return flops + (shared_key ? shared_key->flops(tokens) : 0);
 }
 
+namespace {
+
 // A token attends to itself and those before it: to half of a sequence on average, less what the window leaves out.
-double AttentionSpec::score_flops(double tokens, double seq_len) const {
+double tokens_attended(double seq_len, int64_t window) {
   const double far = window > 0 ? std::max(seq_len - static_cast<double>(window), 0.0) : 0;
-  const double attended = (seq_len + 1) / 2 - far * (far + 1) / 2 / seq_len;
-  return matmul_flops(tokens, attended, static_cast<double>(query.rows)) +
-         matmul_flops(tokens, attended, static_cast<double>(heads * value_dim));
+  return (seq_len + 1) / 2 - far * (far + 1) / 2 / seq_len;
+}
+
+}  // namespace
+
+double AttentionSpec::logit_flops(double tokens, double seq_len) const {
+  return matmul_flops(tokens, tokens_attended(seq_len, window), static_cast<double>(query.rows));
+}
+
+double AttentionSpec::score_flops(double tokens, double seq_len) const {
+  return logit_flops(tokens, seq_len) +
+         matmul_flops(tokens, tokens_attended(seq_len, window), static_cast<double>(heads * value_dim));
 }
 
 // Keys and values are divided, or neighbours hold the same head.

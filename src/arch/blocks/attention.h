@@ -37,9 +37,10 @@ struct AttentionSpec {
   double soft_cap = 0;          ///< logits become cap · tanh(logit / cap) with this cap; 0: none
 
   void append_parameters(std::vector<ParameterSpec>& all) const;
-  /// Returns the forward FLOPs of the linear layers for `tokens` tokens, and those of QKᵀ and PV in sequences of
+  /// Return the forward FLOPs of the linear layers for `tokens` tokens, and of QKᵀ, and of QKᵀ and PV, in sequences of
   /// `seq_len` tokens.
   double projection_flops(double tokens) const;
+  double logit_flops(double tokens, double seq_len) const;
   double score_flops(double tokens, double seq_len) const;
   /// Adds why its heads cannot be divided among as many tensor ranks.
   void check_tensor_ranks(int64_t degree, Findings& found) const;
