@@ -48,9 +48,12 @@ void read_packed_fours(const SafetensorsFile& blocks_file, const SafetensorsFile
     const auto in_blocks = static_cast<size_t>(i - first_block * kNumbersOfScale);
     const uint8_t pair = bytes[in_blocks / 2], four = in_blocks % 2 == 0 ? pair & 0x0F : pair >> 4;
     const int scale = scales[in_blocks / kNumbersOfScale];
-    ATHANOR_CHECK_CHECKPOINT(scale != kNoScale, "{}: the scale of numbers {} to {} is no number (byte 255)",
-                             tensors.scales, i / kNumbersOfScale * kNumbersOfScale,
-                             i / kNumbersOfScale * kNumbersOfScale + kNumbersOfScale - 1);
+    ATHANOR_CHECK_CHECKPOINT(
+        scale != kNoScale,
+        "{}: the scale of numbers {} to {} is no number (byte 255); fetch the file again, or give a folder in "
+        "bf16",
+        tensors.scales, i / kNumbersOfScale * kNumbersOfScale,
+        i / kNumbersOfScale * kNumbersOfScale + kNumbersOfScale - 1);
     out[static_cast<size_t>(i - first)] = std::ldexp(kValues[four], scale - kScaleBias);
   }
 }

@@ -1,12 +1,11 @@
 #pragma once
-// The elementwise parts of SGD, LAMB, Sophia-G and Muon: one pass over flat memory each. AdamW is in adamw.h.
-//
-// Decay is decoupled everywhere: master · (1 − lr · weight_decay), before the step. docs/optimizers.md has the formulas
-// with their sources.
+// Elementwise updates: one pass over flat memory each. The formulas of several optimizers are in update_rules.h, LAMB
+// and Muon have passes of their own, and AdamW is in adamw.h. docs/optimizers.md has the sources.
 
 #include <cstdint>
 
 #include "kernels/element.h"
+#include "kernels/update_rules.h"
 
 namespace athanor::kernels {
 
@@ -23,13 +22,15 @@ struct Masters {
   }
 };
 
-struct SgdStep {
-  float lr, weight_decay, momentum, grad_scale;
-  bool nesterov;
+struct UpdateCounts {
+  int64_t changed = 0;  ///< weights that changed, as forward reads them
+  int64_t clipped = 0;  ///< elements that the rule's clip() changed
 };
-/// Updates momentum and masters: m ← momentum · m + g; the step is m, or g + momentum · m with `nesterov`.
-/// `grad` is set to zero. @return the number of weights that changed, as forward reads them.
-int64_t sgd(const SgdStep& step, const Masters& masters, float* momentum, float* grad, int64_t n);
+/// Updates n masters and the states of a rule. The gradient is multiplied by grad_scale, unless the rule takes a
+/// direction, and set to zero afterwards.
+template <class Rule>
+UpdateCounts update(const Rule& rule, const Masters& masters, const RuleStates<Rule>& states, float* grad,
+                    float grad_scale, int64_t n);
 
 struct LambStep {
   float eps, weight_decay;
@@ -45,19 +46,6 @@ struct LambSums {
 LambSums lamb_direction(const LambStep& step, const Masters& masters, float* exp_avg, float* exp_avg_sq, float* grad,
                         int64_t n);
 
-struct SophiaStep {
-  float lr, weight_decay, beta1, grad_scale;
-  float rho;  ///< the mean gradient is divided by this times the Hessian
-};
-struct SophiaCounts {
-  int64_t changed = 0;  ///< weights that changed, as forward reads them
-  int64_t clipped = 0;  ///< elements whose step was clipped to 1
-};
-/// Updates the mean gradient and the masters: the step is sign(m) · min(|m| / (rho · h + 1e-15), 1). `grad` is set to
-/// zero.
-SophiaCounts sophia(const SophiaStep& step, const Masters& masters, float* exp_avg, const float* hessian, float* grad,
-                    int64_t n);
-
 /// Adds the estimate tokens · g² of the Hessian to its mean: h ← beta · h + (1 − beta) · tokens · g². There g is the
 /// gradient of a mean over `tokens` drawn labels. g is multiplied first: g² alone may underflow.
 void add_squares(float beta, float tokens, const float* grad, float* hessian, int64_t n);
@@ -69,9 +57,5 @@ struct MomentumStep {
 /// Updates momentum, m ← m + (1 − momentum) (g − m), and replaces `grad` by m, or by g + momentum · (m − g) with
 /// `nesterov`.
 void momentum_direction(const MomentumStep& step, float* momentum, float* grad, int64_t n);
-
-/// Sets master ← master · keep − rate · direction, and then `direction` to zero.
-/// @return the number of weights that changed, as forward reads them.
-int64_t subtract(float keep, float rate, const Masters& masters, float* direction, int64_t n);
 
 }  // namespace athanor::kernels

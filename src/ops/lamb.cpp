@@ -111,8 +111,9 @@ int64_t apply_here(double factor, const float* ratios, const MatrixParts& parts,
       at = std::max(at, begin - part.begin), stop = std::min(stop, end - part.begin);
       if (at >= stop) return;
       const auto rate = static_cast<float>(factor * double{ratios[part.matrix]});
-      count += kernels::subtract(1, rate, masters.at(part.begin + at, part.low_begin + at), direction + part.begin + at,
-                                 stop - at);
+      count += kernels::update(kernels::SubtractRule{1, rate}, masters.at(part.begin + at, part.low_begin + at), {},
+                               direction + part.begin + at, 1, stop - at)
+                   .changed;
     });
     changed += count;
   });

@@ -1,6 +1,7 @@
 #include "ops/update.h"
 
 #include <atomic>
+#include <utility>
 
 #include "kernels/cuda/update.h"
 #include "ops/device/on_stream.h"
@@ -11,92 +12,92 @@ namespace {
 
 using device::data;
 
-void clear_where(const Tensor& applies, const Tensor& to) { set_where(applies, to, at::zeros_like(to)); }
+template <class Rule>
+using States = std::array<Tensor, Rule::kStates>;
+
+template <class Rule, class Pointer>
+kernels::RuleStates<Rule> pointers(const States<Rule>& states, Pointer pointer) {
+  kernels::RuleStates<Rule> result;
+  for (size_t k = 0; k < states.size(); ++k) result.at[k] = pointer(states[k]);
+  return result;
+}
+
+// Reports the update to a play, if this is one.
+template <class Rule>
+bool played_update(const UpdateMemory& memory, const States<Rule>& states) {
+  const auto state = [&](size_t k, int count) { return k < static_cast<size_t>(count) ? states[k] : Tensor(); };
+  const Tensor first = state(0, Rule::kStates), second = state(1, Rule::kStates), updated = state(1, Rule::kUpdated);
+  return played(Rule::kName, {memory.weight, memory.master_low, memory.grad, first, second},
+                {memory.weight, memory.master_low, memory.grad, first, updated});
+}
+
+template <class Rule>
+int64_t update_here(const Rule& rule, float grad_scale, const UpdateMemory& memory, const States<Rule>& states,
+                    const Tensor& clipped) {
+  if (played_update<Rule>(memory, states)) return 0;
+  const auto at = pointers<Rule>(states, [](const Tensor& x) { return pointer<float>(x); });
+  auto* grad = pointer<float>(memory.grad);
+  std::atomic<int64_t> changed{0}, num_clipped{0};
+  for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
+    const auto counts =
+        kernels::update(rule, masters_here(memory).at(begin), at.from(begin), grad + begin, grad_scale, end - begin);
+    changed += counts.changed;
+    num_clipped += counts.clipped;
+  });
+  if (clipped.defined()) *clipped.data_ptr<int64_t>() += num_clipped;
+  return changed;
+}
+
+template <class Rule>
+void update_by_kernel(const Rule& rule, const UpdateMemory& memory, const States<Rule>& states, const OnDevice& there,
+                      const Tensor& clipped) {
+  kernels::cuda::update(device::OnStream(memory.grad), rule, masters_there(memory),
+                        pointers<Rule>(states, [](const Tensor& x) { return data<float>(x); }),
+                        data<float>(memory.grad), 1, memory.grad.numel(), data<int64_t>(there.changed),
+                        clipped.defined() ? data<int64_t>(clipped) : nullptr, data<float>(there.grad_scale));
+}
+
+// The clip of rules for tensors.
+struct NotedClip {
+  Tensor& is_clipped;
+
+  Tensor operator()(const Tensor& x) const {
+    Tensor clipped = x.clamp(-1, 1);
+    is_clipped = clipped != x;
+    return clipped;
+  }
+};
+
+template <class Rule, size_t... K>
+void update_by_tensors(const Rule& rule, const UpdateMemory& memory, const States<Rule>& states, const OnDevice& there,
+                       const Tensor& clipped, std::index_sequence<K...> /*states*/) {
+  const Tensor applies = there.applies(), before = join_masters(memory),
+               g = kernels::kTakesDirection<Rule> ? memory.grad : memory.grad * there.grad_scale;
+  States<Rule> next = states;
+  Tensor is_clipped;
+  const Tensor after = rule(before, g, NotedClip{is_clipped}, next[K]...);
+  for (size_t k = 0; k < Rule::kUpdated; ++k) set_where(applies, states[k], next[k]);
+  if (clipped.defined()) clipped.add_(is_clipped.logical_and(applies).sum());
+  store_masters(memory, before, after, there);
+  set_where(applies, memory.grad, at::zeros_like(memory.grad));
+}
 
 }  // namespace
 
-int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tensor& momentum, const OnDevice& there) {
-  if (memory.on_host()) {
-    if (played("sgd", {memory.weight, memory.master_low, momentum, memory.grad},
-               {memory.weight, memory.master_low, momentum, memory.grad}))
-      return 0;
-    auto *m = pointer<float>(momentum), *grad = pointer<float>(memory.grad);
-    std::atomic<int64_t> changed{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
-      changed += kernels::sgd(rule, masters_here(memory).at(begin), m + begin, grad + begin, end - begin);
-    });
-    return changed;
-  }
-  if (memory.has_kernels()) {
-    kernels::cuda::sgd(device::OnStream(memory.grad), rule, masters_there(memory), data<float>(momentum),
-                       data<float>(memory.grad), memory.grad.numel(), data<int64_t>(there.changed),
-                       data<float>(there.grad_scale));
-    return 0;
-  }
-  const Tensor applies = there.applies(), g = memory.grad * there.grad_scale, before = join_masters(memory);
-  const Tensor m = momentum * rule.momentum + g, step = rule.nesterov ? g + m * rule.momentum : m;
-  set_where(applies, momentum, m);
-  clear_where(applies, memory.grad);
-  store_masters(memory, before, before * (1.0f - rule.lr * rule.weight_decay) - step * rule.lr, there);
+template <class Rule>
+int64_t update(const Rule& rule, float grad_scale, const UpdateMemory& memory, const States<Rule>& states,
+               const OnDevice& there, const Tensor& clipped) {
+  if (memory.on_host()) return update_here(rule, grad_scale, memory, states, clipped);
+  memory.has_kernels()
+      ? update_by_kernel(rule, memory, states, there, clipped)
+      : update_by_tensors(rule, memory, states, there, clipped, std::make_index_sequence<Rule::kStates>());
   return 0;
 }
-
-int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, const Tensor& exp_avg,
-               const Tensor& hessian, const Tensor& clipped, const OnDevice& there) {
-  if (memory.on_host()) {
-    if (played("sophia", {memory.weight, memory.master_low, exp_avg, hessian, memory.grad},
-               {memory.weight, memory.master_low, exp_avg, memory.grad}))
-      return 0;
-    auto *m = pointer<float>(exp_avg), *grad = pointer<float>(memory.grad);
-    const auto* h = pointer<float>(hessian);
-    std::atomic<int64_t> changed{0}, num_clipped{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
-      const auto counts =
-          kernels::sophia(rule, masters_here(memory).at(begin), m + begin, h + begin, grad + begin, end - begin);
-      changed += counts.changed;
-      num_clipped += counts.clipped;
-    });
-    *clipped.data_ptr<int64_t>() += num_clipped;
-    return changed;
-  }
-  if (memory.has_kernels()) {
-    kernels::cuda::sophia(device::OnStream(memory.grad), rule, masters_there(memory), data<float>(exp_avg),
-                          data<float>(hessian), data<float>(memory.grad), memory.grad.numel(),
-                          data<int64_t>(there.changed), data<int64_t>(clipped), data<float>(there.grad_scale));
-    return 0;
-  }
-  const Tensor applies = there.applies(), g = memory.grad * there.grad_scale, before = join_masters(memory);
-  const Tensor m = exp_avg + (g - exp_avg) * (1.0f - rule.beta1), ratio = m / (hessian * rule.rho + 1e-15f);
-  const Tensor step = ratio.clamp(-1, 1);
-  clipped.add_((step != ratio).logical_and(applies).sum());
-  set_where(applies, exp_avg, m);
-  clear_where(applies, memory.grad);
-  store_masters(memory, before, before * (1.0f - rule.lr * rule.weight_decay) - step * rule.lr, there);
-  return 0;
-}
-
-int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDevice& there) {
-  if (memory.on_host()) {
-    if (played("subtract", {memory.weight, memory.master_low, memory.grad},
-               {memory.weight, memory.master_low, memory.grad}))
-      return 0;
-    auto* direction = pointer<float>(memory.grad);
-    std::atomic<int64_t> changed{0};
-    for_rows(memory.grad.numel(), 1, [&](int64_t begin, int64_t end) {
-      changed += kernels::subtract(keep, rate, masters_here(memory).at(begin), direction + begin, end - begin);
-    });
-    return changed;
-  }
-  if (memory.has_kernels()) {
-    kernels::cuda::subtract(device::OnStream(memory.grad), keep, rate, masters_there(memory), data<float>(memory.grad),
-                            memory.grad.numel(), data<int64_t>(there.changed), data<float>(there.grad_scale));
-    return 0;
-  }
-  const Tensor before = join_masters(memory);
-  store_masters(memory, before, before * keep - memory.grad * rate, there);
-  clear_where(there.applies(), memory.grad);
-  return 0;
-}
+#define ATHANOR_UPDATE(Rule)                                                               \
+  template int64_t update<kernels::Rule>(const kernels::Rule&, float, const UpdateMemory&, \
+                                         const States<kernels::Rule>&, const OnDevice&, const Tensor&);
+ATHANOR_FOR_EACH_UPDATE_RULE(ATHANOR_UPDATE)
+#undef ATHANOR_UPDATE
 
 namespace {
 
@@ -111,7 +112,8 @@ void scale_on_host(const Tensor& factors, int64_t size, int64_t first, const Upd
   const int64_t end = first + memory.grad.numel();
   for (int64_t group = first / size; group * size < end; ++group) {
     const int64_t begin = std::max(first, group * size), stop = std::min(end, (group + 1) * size);
-    if (factor[group] != 1) subtract(factor[group], 0, part_of(memory, begin - first, stop - begin), {});
+    if (factor[group] != 1)
+      update(kernels::SubtractRule{factor[group], 0}, 1, part_of(memory, begin - first, stop - begin), {}, {});
   }
 }
 

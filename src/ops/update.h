@@ -1,17 +1,22 @@
 #pragma once
-// The elementwise parts of SGD, Sophia-G and Muon over flat memory on any device (kernels/update.h); LAMB has lamb.h.
+// Elementwise updates of flat memory on any device (kernels/update.h); LAMB has lamb.h, and AdamW adamw.h.
 // On a device they are kernels (kernels/cuda/update.h), or torch ops where there are none: the host waits for nothing.
+
+#include <array>
 
 #include "ops/update_memory.h"
 
 namespace athanor::ops {
 
-// Each returns the number of weights that changed, as forward reads them; 0 on a device.
-int64_t sgd(const kernels::SgdStep& rule, const UpdateMemory& memory, const Tensor& momentum, const OnDevice& there);
-/// @param clipped  int64, one element, where the memory is: increased by the number of clipped elements.
-int64_t sophia(const kernels::SophiaStep& rule, const UpdateMemory& memory, const Tensor& exp_avg,
-               const Tensor& hessian, const Tensor& clipped, const OnDevice& there);
-int64_t subtract(float keep, float rate, const UpdateMemory& memory, const OnDevice& there);
+/// Updates masters and states by a rule of kernels/update_rules.h; the gradient is set to zero.
+/// @param grad_scale  the gradient is multiplied by it, unless the rule takes a direction.
+/// @param states      of the rule, in its order: fp32, as long as the gradient.
+/// @param clipped     int64, one element, where the memory is: increased by the number of elements that the rule's
+///        clip() changed; undefined: they are not counted.
+/// @return the number of weights that changed, as forward reads them; 0 on a device.
+template <class Rule>
+int64_t update(const Rule& rule, float grad_scale, const UpdateMemory& memory,
+               const std::array<Tensor, Rule::kStates>& states, const OnDevice& there, const Tensor& clipped = {});
 
 /// Multiplies the masters of groups of `size` elements by the groups' factors, fp32 [groups], where the memory is.
 /// Their gradients must be zero.

@@ -53,8 +53,8 @@ TEST(Update, SgdIsMomentumWithDecoupledDecay) {
     for (const bool nesterov : {false, true}) {
       Case c(dtype);
       const Tensor momentum = c.first.clone();
-      const kernels::SgdStep rule{kLr, kDecay, 0.9f, kScale, nesterov};
-      const int64_t changed = sgd(rule, c.memory, momentum, {});
+      const kernels::SgdRule rule{kLr, kDecay, 0.9f, nesterov};
+      const int64_t changed = update(rule, kScale, c.memory, {momentum}, {});
       const Tracked m = exact(c.first) * exact(0.9f) + c.scaled();
       expect_within(momentum, m, "momentum");
       c.expect_master(c.kept() - exact(kLr) * (nesterov ? c.scaled() + exact(0.9f) * m : m), "master");
@@ -68,8 +68,8 @@ TEST(Update, SophiaClipsTheMeanGradientOverTheHessianAndCountsHowOften) {
   for (const auto dtype : kComputeTypes) {
     Case c(dtype);
     const Tensor m = c.first.clone(), clipped = at::zeros({1}, at::kLong);
-    kernels::SophiaStep rule{kLr, kDecay, 0.9f, kScale, 0.7f};
-    const int64_t changed = sophia(rule, c.memory, m, c.second, clipped, {});
+    const kernels::SophiaRule rule{kLr, kDecay, 0.9f, 0.7f};
+    const int64_t changed = update(rule, kScale, c.memory, {m, c.second}, {}, clipped);
     const Tracked expected_m = exact(c.first) + (exact(1) - exact(0.9f)) * (c.scaled() - exact(c.first));
     expect_within(m, expected_m, "m");
     const Tracked ratio = expected_m * reciprocal(exact(0.7f) * exact(c.second) + exact(1e-15f));
@@ -109,7 +109,7 @@ TEST(Update, MuonsDirectionIsTheMomentumOrLooksAhead) {
 TEST(Update, SubtractsADirectionFromMasters) {
   for (const auto dtype : kComputeTypes) {
     Case c(dtype);
-    const int64_t changed = subtract(0.75f, 0.125f, c.memory, {});
+    const int64_t changed = update(kernels::SubtractRule{0.75f, 0.125f}, 1, c.memory, {}, {});
     c.expect_master(exact(c.before) * exact(0.75) - exact(c.grad) * exact(0.125), "master");
     EXPECT_EQ(changed, c.count_changed());
     expect_cleared(c);

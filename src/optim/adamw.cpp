@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/adamw.h"
+#include "optim/optimizer_set.h"
 
 namespace athanor::inline optim {
 
@@ -39,6 +40,11 @@ int64_t AdamW::update(const kernels::AdamwStep& rule, FlatRange range, int64_t s
   const auto [weight, low, grad] = parameters().memory(range);
   const ops::AdamwMemory memory{weight, low, state(exp_avg()), state(exp_avg_sq()), grad};
   return ops::adamw(rule, memory, given.on_device);
+}
+
+std::unique_ptr<Optimizer> make_adamw(const OptimizerConfig& config, OptimizedParameters parameters,
+                                      const OptimizerServices& /*services*/) {
+  return std::make_unique<AdamW>(config, std::move(parameters));
 }
 
 }  // namespace athanor::inline optim

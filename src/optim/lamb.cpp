@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "optim/optimizer_set.h"
+
 namespace athanor::inline optim {
 
 Lamb::Lamb(const OptimizerConfig& config, OptimizedParameters parameters, const TensorSums& sums, const ShardPlan& plan)
@@ -77,6 +79,11 @@ int64_t Lamb::apply(const Update& given, FlatRange range) {
                                parameters().all_memory(), given.on_device);
   }
   return changed;
+}
+
+std::unique_ptr<Optimizer> make_lamb(const OptimizerConfig& config, OptimizedParameters parameters,
+                                     const OptimizerServices& services) {
+  return std::make_unique<Lamb>(config, std::move(parameters), *services.sums, *services.plan);
 }
 
 }  // namespace athanor::inline optim

@@ -2,6 +2,7 @@
 
 #include "config/precision.h"
 #include "ops/tensor.h"
+#include "optim/optimizer_set.h"
 
 #include <algorithm>
 #include <cmath>
@@ -45,10 +46,15 @@ int64_t Muon::apply(const Update& given, FlatRange range) {
   int64_t changed = 0;
   parameters().for_each_owned(range, [&](const auto& segment, FlatRange owned, int64_t) {
     const double lr = given.lr * segment.lr_scale;
-    changed += ops::subtract(static_cast<float>(1 - lr * segment.weight_decay), static_cast<float>(lr),
-                             parameters().memory(owned), given.on_device);
+    const kernels::SubtractRule rule{static_cast<float>(1 - lr * segment.weight_decay), static_cast<float>(lr)};
+    changed += ops::update(rule, 1, parameters().memory(owned), {}, given.on_device);
   });
   return changed;
+}
+
+std::unique_ptr<Optimizer> make_muon(const OptimizerConfig& config, OptimizedParameters parameters,
+                                     const OptimizerServices& services) {
+  return std::make_unique<Muon>(config, std::move(parameters), *services.homes);
 }
 
 }  // namespace athanor::inline optim

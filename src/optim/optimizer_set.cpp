@@ -5,24 +5,28 @@
 #include "arch/inventory.h"
 #include "base/error.h"
 #include "layout/width_groups.h"
-#include "optim/adamw.h"
-#include "optim/lamb.h"
-#include "optim/muon.h"
-#include "optim/sgd.h"
-#include "optim/sophiag.h"
 
 namespace athanor::inline optim {
 
+// Each is in the file of its optimizer.
+using MakeOptimizer = std::unique_ptr<Optimizer>(const OptimizerConfig& config, OptimizedParameters parameters,
+                                                 const OptimizerServices& services);
+MakeOptimizer make_adamw, make_sgd, make_lamb, make_sophiag, make_muon;
+
+namespace {
+
+const std::map<std::string, MakeOptimizer*> kMakers = {
+    {"adamw", make_adamw}, {"sgd", make_sgd}, {"lamb", make_lamb}, {"sophiag", make_sophiag}, {"muon", make_muon}};
+
+}  // namespace
+
 OptimizerSetup configured_optimizers(const OptimizerConfig& config) {
   const auto make = [config](const OptimizerDeclaration& declared, OptimizedParameters parameters,
-                             const OptimizerServices& services) -> std::unique_ptr<Optimizer> {
-    const std::string& name = declared.name;
-    if (name == "adamw") return std::make_unique<AdamW>(config, std::move(parameters));
-    if (name == "sgd") return std::make_unique<Sgd>(config, std::move(parameters));
-    if (name == "lamb") return std::make_unique<Lamb>(config, std::move(parameters), *services.sums, *services.plan);
-    if (name == "sophiag") return std::make_unique<SophiaG>(config, std::move(parameters), *services.plan);
-    if (name == "muon") return std::make_unique<Muon>(config, std::move(parameters), *services.homes);
-    fail<Error>("bug: optimizer {} is declared (layout/optimizer_state.cpp) and not made here", name);
+                             const OptimizerServices& services) {
+    const auto found = kMakers.find(declared.name);
+    if (found == kMakers.end())
+      fail<Error>("bug: optimizer {} is declared (layout/optimizer_state.cpp) and not made here", declared.name);
+    return found->second(config, std::move(parameters), services);
   };
   return {plan_optimizers(config), make, config.qk_clip};
 }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "optim/optimizer_set.h"
+
 namespace athanor::inline optim {
 
 SophiaG::SophiaG(const OptimizerConfig& config, OptimizedParameters parameters, const ShardPlan& plan)
@@ -42,13 +44,13 @@ void SophiaG::begin(const Update& update) {
 
 int64_t SophiaG::apply(const Update& given, FlatRange range) {
   int64_t changed = 0;
-  kernels::SophiaStep rule{};
-  rule.beta1 = static_cast<float>(beta1_), rule.rho = static_cast<float>(rho_);
-  rule.grad_scale = static_cast<float>(given.grad_scale);
+  kernels::SophiaRule rule{
+      .lr = 0, .weight_decay = 0, .beta1 = static_cast<float>(beta1_), .rho = static_cast<float>(rho_)};
   const auto add = [&](FlatRange piece, int64_t begin, const Tensor& counts) {
     if (piece.size() <= 0) return;
-    changed += ops::sophia(rule, parameters().memory(piece), state("exp_avg").narrow(0, begin, piece.size()),
-                           state("hessian").narrow(0, begin, piece.size()), counts, given.on_device);
+    const auto of_piece = [&](const char* kind) { return state(kind).narrow(0, begin, piece.size()); };
+    changed += ops::update(rule, static_cast<float>(given.grad_scale), parameters().memory(piece),
+                           {of_piece("exp_avg"), of_piece("hessian")}, given.on_device, counts);
   };
   for (const Bucket& bucket : parameters().store().buckets()) {
     const FlatRange here = intersect(range, bucket.range), counted = plan_.canonical(bucket);
@@ -65,6 +67,11 @@ int64_t SophiaG::apply(const Update& given, FlatRange range) {
                                 });
   }
   return changed;
+}
+
+std::unique_ptr<Optimizer> make_sophiag(const OptimizerConfig& config, OptimizedParameters parameters,
+                                        const OptimizerServices& services) {
+  return std::make_unique<SophiaG>(config, std::move(parameters), *services.plan);
 }
 
 }  // namespace athanor::inline optim

@@ -57,7 +57,8 @@ struct ExpertLayer : torch::autograd::Function<ExpertLayer> {
   }
 
   static variable_list backward(AutogradContext* ctx, variable_list grads) {
-    ATHANOR_CHECK_AS(Error, !at::GradMode::is_enabled(), "sparse layer: it has no gradients of gradients");
+    ATHANOR_CHECK_AS(Error, !at::GradMode::is_enabled(),
+                     "sparse layer: it has no gradients of gradients; go backward without create_graph");
     const auto capsule = ctx->saved_data["kept"].toCapsule();
     const auto& kept = static_cast<const Kept&>(*capsule);
     const Tensor gate = kept.experts.gate_LFD.grad, up = kept.experts.up_LFD.grad, down = kept.experts.down_LDF.grad;

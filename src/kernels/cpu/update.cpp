@@ -2,17 +2,18 @@
 
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "kernels/master.h"
 
 namespace athanor::kernels {
 namespace {
 
-// Calls f(i, master) for each element and stores the master that it returns. Returns how many weights changed. The
-// counts have 32 bits, as wide as the rest of the loop, over runs that cannot overflow them.
+constexpr int64_t kRun = int64_t{1} << 20;  // elements that are counted in 32 bits, as wide as the rest of the loop
+
+// Calls f(i, master) for each element and stores the master that it returns. Returns how many weights changed.
 template <class F>
 ATHANOR_INLINE int64_t update_each(const Masters& masters, int64_t n, F f) {
-  constexpr int64_t kRun = int64_t{1} << 20;
   int64_t total = 0;
   for (int64_t begin = 0; begin < n; begin += kRun) {
     const int64_t end = begin + kRun < n ? begin + kRun : n;
@@ -37,6 +38,16 @@ ATHANOR_INLINE int64_t update_each(const Masters& masters, int64_t n, F f) {
     total += changed;
   }
   return total;
+}
+
+template <class Rule, size_t... K>
+ATHANOR_INLINE int64_t update_by(const Rule rule, const Masters& masters, const RuleStates<Rule> states, float* grad,
+                                 float grad_scale, int64_t n, int& clipped, std::index_sequence<K...> /*states*/) {
+  return update_each(masters, n, [=, &clipped](int64_t i, float master) {
+    const float g = kTakesDirection<Rule> ? grad[i] : grad[i] * grad_scale;
+    grad[i] = 0;
+    return rule(master, g, CountedClip{clipped}, states.at[K][i]...);
+  });
 }
 
 constexpr int64_t kLambBlock = 1024;  // elements of one sum in the lanes
@@ -95,15 +106,23 @@ ATHANOR_INLINE LambSums directions(const LambRule& rule, const float* master, fl
 
 }  // namespace
 
-ATHANOR_EACH_ISA int64_t sgd(const SgdStep& s, const Masters& masters, float* momentum, float* grad, int64_t n) {
-  const float keep = 1.0f - s.lr * s.weight_decay;
-  return update_each(masters, n, [=](int64_t i, float master) {
-    const float g = grad[i] * s.grad_scale, m = s.momentum * momentum[i] + g;
-    momentum[i] = m;
-    grad[i] = 0;
-    return master * keep - s.lr * (s.nesterov ? g + s.momentum * m : m);
-  });
+template <class Rule>
+ATHANOR_EACH_ISA UpdateCounts update(const Rule& rule, const Masters& masters, const RuleStates<Rule>& states,
+                                     float* grad, float grad_scale, int64_t n) {
+  UpdateCounts counts;
+  for (int64_t begin = 0; begin < n; begin += kRun) {
+    const int64_t size = kRun < n - begin ? kRun : n - begin;
+    int clipped = 0;
+    counts.changed += update_by(rule, masters.at(begin), states.from(begin), grad + begin, grad_scale, size, clipped,
+                                std::make_index_sequence<Rule::kStates>());
+    counts.clipped += clipped;
+  }
+  return counts;
 }
+#define ATHANOR_UPDATE(Rule) \
+  template UpdateCounts update<Rule>(const Rule&, const Masters&, const RuleStates<Rule>&, float*, float, int64_t);
+ATHANOR_FOR_EACH_UPDATE_RULE(ATHANOR_UPDATE)
+#undef ATHANOR_UPDATE
 
 ATHANOR_EACH_ISA LambSums lamb_direction(const LambStep& step, const Masters& masters, float* exp_avg,
                                          float* exp_avg_sq, float* grad, int64_t n) {
@@ -131,30 +150,6 @@ ATHANOR_EACH_ISA LambSums lamb_direction(const LambStep& step, const Masters& ma
   return sums;
 }
 
-ATHANOR_EACH_ISA SophiaCounts sophia(const SophiaStep& step_rule, const Masters& masters, float* exp_avg,
-                                     const float* hessian, float* grad, int64_t n) {
-  const SophiaStep s = step_rule;  // stores of floats could change what a reference refers to
-  const float keep = 1.0f - s.lr * s.weight_decay, rest1 = 1.0f - s.beta1;
-  SophiaCounts counts;
-  constexpr int64_t kRun = int64_t{1} << 20;  // as in update_each
-  for (int64_t begin = 0; begin < n; begin += kRun) {
-    const int64_t size = kRun < n - begin ? kRun : n - begin;
-    float* __restrict m = exp_avg + begin, * __restrict g = grad + begin;
-    const float* __restrict h = hessian + begin;
-    int32_t clipped = 0;
-    counts.changed += update_each(masters.at(begin), size, [=, &clipped](int64_t i, float master) {
-      m[i] = m[i] + rest1 * (g[i] * s.grad_scale - m[i]);
-      g[i] = 0;
-      const float ratio = m[i] / (s.rho * h[i] + 1e-15f);
-      const float step = ratio > 1.0f ? 1.0f : ratio < -1.0f ? -1.0f : ratio;
-      clipped += static_cast<int32_t>(step != ratio);
-      return master * keep - s.lr * step;
-    });
-    counts.clipped += clipped;
-  }
-  return counts;
-}
-
 ATHANOR_EACH_ISA void add_squares(float beta, float tokens, const float* grad, float* hessian, int64_t n) {
   const float rest = 1.0f - beta;
 #pragma GCC ivdep
@@ -170,14 +165,6 @@ ATHANOR_EACH_ISA void momentum_direction(const MomentumStep& step, float* moment
     momentum[i] = m;
     grad[i] = s.nesterov ? g + s.momentum * (m - g) : m;
   }
-}
-
-ATHANOR_EACH_ISA int64_t subtract(float keep, float rate, const Masters& masters, float* direction, int64_t n) {
-  return update_each(masters, n, [=](int64_t i, float master) {
-    const float step = direction[i];
-    direction[i] = 0;
-    return master * keep - rate * step;
-  });
 }
 
 }  // namespace athanor::kernels

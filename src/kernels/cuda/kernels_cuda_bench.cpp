@@ -249,14 +249,16 @@ const std::vector<Case>& cases() {
        const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
        auto *m = a.zeros<float>(count), *grad = a.numbers<float>(count);
        auto* changed = a.zeros<int64_t>(1);
-       return [=] { sgd(s, {1e-3f, 0.1f, 0.9f, 1, false}, masters, m, grad, count, changed, nullptr); }; },
+       const SgdRule rule{1e-3f, 0.1f, 0.9f, false};
+       return [=] { update(s, rule, masters, {m}, grad, 1, count, changed, nullptr, nullptr); }; },
      [](const Shape& n) { return 24.0 * n.tokens * n.hidden * 2; }},
     {"sophia, bf16 and 16 bits", [](const Stream& s, Arena& a, const Shape& n) {
        const int64_t count = n.tokens * n.hidden * 2;
        const Masters masters{nullptr, a.numbers<Bf16>(count), a.zeros<uint16_t>(count)};
        auto *m = a.zeros<float>(count), *h = a.zeros<float>(count), *grad = a.numbers<float>(count);
        auto *changed = a.zeros<int64_t>(1), *clipped = a.zeros<int64_t>(1);
-       return [=] { sophia(s, {1e-3f, 0.1f, 0.9f, 1, 0.01f}, masters, m, h, grad, count, changed, clipped, nullptr); }; },
+       const SophiaRule rule{1e-3f, 0.1f, 0.9f, 0.01f};
+       return [=] { update(s, rule, masters, {m, h}, grad, 1, count, changed, clipped, nullptr); }; },
      [](const Shape& n) { return 28.0 * n.tokens * n.hidden * 2; }},
     {"lamb, bf16 and 16 bits", [](const Stream& s, Arena& a, const Shape& n) {
        const int64_t count = n.tokens * n.hidden * 2;

@@ -147,7 +147,9 @@ TEST_P(LambOnCuda, TheStepHasTheBitsOfTheCpusInAnyRange) {
     }
     for (const MatrixPart& part : all) {
       const auto rate = static_cast<float>(kFactor * double{ratios[static_cast<size_t>(part.matrix)]});
-      count += subtract(1, rate, here.masters(split).at(part.begin, part.low_begin), &here.grad[part.begin], part.size);
+      count += update(SubtractRule{1, rate}, here.masters(split).at(part.begin, part.low_begin), {},
+                      &here.grad[part.begin], 1, part.size)
+                   .changed;
     }
     expect_same(there, here);
     EXPECT_EQ(changed.values()[0], count);

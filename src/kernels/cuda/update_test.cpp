@@ -60,15 +60,15 @@ ATHANOR_ON_CUDA_PLACES(UpdateOnCuda);
 TEST_P(UpdateOnCuda, SgdHasTheBitsOfTheCpus) {
   for (Case& c : cases()) {
     for (const bool nesterov : {false, true}) {
-      const SgdStep step{1e-2f, 0.1f, 0.9f, 0.5f, nesterov};
+      const SgdRule rule{1e-2f, 0.1f, 0.9f, nesterov};
       auto m = numbers<float>(c.n, 2), grad = numbers<float>(c.n, 3);
       const auto on_m = put(m), on_grad = put(grad);
       expect_the_masters_of_the_cpu(
           c,
           [&](const Masters& masters, int64_t* changed) {
-            cuda::sgd(stream(), step, masters, on_m.data(), on_grad.data(), c.n, changed, nullptr);
+            cuda::update(stream(), rule, masters, {on_m.data()}, on_grad.data(), 0.5f, c.n, changed, nullptr, nullptr);
           },
-          [&](const Masters& masters) { return sgd(step, masters, m.data(), grad.data(), c.n); });
+          [&](const Masters& masters) { return update(rule, masters, {m.data()}, grad.data(), 0.5f, c.n).changed; });
       expect_same_bits(on_m.values(), m, "momentum");
       expect_same_bits(on_grad.values(), grad, "gradient");
     }
@@ -77,7 +77,7 @@ TEST_P(UpdateOnCuda, SgdHasTheBitsOfTheCpus) {
 
 TEST_P(UpdateOnCuda, SophiaHasTheBitsOfTheCpusAndCountsWhatItClips) {
   for (Case& c : cases()) {
-    const SophiaStep step{1e-2f, 0.1f, 0.9f, 0.5f, 0.04f};
+    const SophiaRule rule{1e-2f, 0.1f, 0.9f, 0.04f};
     auto m = numbers<float>(c.n, 2), hessian = numbers<float>(c.n, 4, 100), grad = numbers<float>(c.n, 3);
     for (float& h : hessian) h = h < 0 ? 0 : h;
     const auto on_m = put(m), on_hessian = put(hessian), on_grad = put(grad);
@@ -86,11 +86,11 @@ TEST_P(UpdateOnCuda, SophiaHasTheBitsOfTheCpusAndCountsWhatItClips) {
     expect_the_masters_of_the_cpu(
         c,
         [&](const Masters& masters, int64_t* changed) {
-          cuda::sophia(stream(), step, masters, on_m.data(), on_hessian.data(), on_grad.data(), c.n, changed,
+          cuda::update(stream(), rule, masters, {on_m.data(), on_hessian.data()}, on_grad.data(), 0.5f, c.n, changed,
                        clipped.data(), nullptr);
         },
         [&](const Masters& masters) {
-          const auto counts = sophia(step, masters, m.data(), hessian.data(), grad.data(), c.n);
+          const auto counts = update(rule, masters, {m.data(), hessian.data()}, grad.data(), 0.5f, c.n);
           clipped_here = counts.clipped;
           return counts.changed;
         });
@@ -108,9 +108,12 @@ TEST_P(UpdateOnCuda, SubtractHasTheBitsOfTheCpus) {
     expect_the_masters_of_the_cpu(
         c,
         [&](const Masters& masters, int64_t* changed) {
-          cuda::subtract(stream(), 0.99f, 0.0123f, masters, on_direction.data(), c.n, changed, nullptr);
+          cuda::update(stream(), SubtractRule{0.99f, 0.0123f}, masters, {}, on_direction.data(), 1, c.n, changed,
+                       nullptr, nullptr);
         },
-        [&](const Masters& masters) { return subtract(0.99f, 0.0123f, masters, direction.data(), c.n); });
+        [&](const Masters& masters) {
+          return update(SubtractRule{0.99f, 0.0123f}, masters, {}, direction.data(), 1, c.n).changed;
+        });
     expect_same_bits(on_direction.values(), direction, "direction");
   }
 }
@@ -144,11 +147,13 @@ TEST_P(UpdateOnCuda, AScaleThatIsNoNumberChangesNothing) {
     expect_the_masters_of_the_cpu(
         c,
         [&](const Masters& masters, int64_t* changed) {
-          cuda::sgd(stream(), {0.1f, 0.1f, 0.9f, 1, false}, masters, on_m.data(), on_grad.data(), c.n, changed,
-                    scale.data());
-          cuda::sophia(stream(), {0.1f, 0.1f, 0.9f, 1, 0.1f}, masters, on_m.data(), on_v.data(), on_grad.data(), c.n,
-                       changed, clipped.data(), scale.data());
-          cuda::subtract(stream(), 0.9f, 0.1f, masters, on_grad.data(), c.n, changed, scale.data());
+          const auto update_by = [&](const auto& rule, const auto& states) {
+            cuda::update(stream(), rule, masters, states, on_grad.data(), 1, c.n, changed, clipped.data(),
+                         scale.data());
+          };
+          update_by(SgdRule{0.1f, 0.1f, 0.9f, false}, RuleStates<SgdRule>{on_m.data()});
+          update_by(SophiaRule{0.1f, 0.1f, 0.9f, 0.1f}, RuleStates<SophiaRule>{on_m.data(), on_v.data()});
+          update_by(SubtractRule{0.9f, 0.1f}, RuleStates<SubtractRule>{});
           cuda::momentum_direction(stream(), {0.9f, 1, false}, on_m.data(), on_grad.data(), c.n, scale.data());
         },
         [](const Masters&) { return 0; });
