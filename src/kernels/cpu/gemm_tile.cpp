@@ -48,7 +48,8 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
                       bool add, Prefetch prefetch);
 
 // The body of a tile of kRows rows. It is a macro because GCC takes the instruction set of a function from its own
-// attribute only. A packed block's strides are constants, so addresses need no registers.
+// attribute only. A packed block's strides are constants, so addresses need no registers. All loops over rows are
+// unrolled: otherwise GCC keeps the sums in memory, and stores them in each step.
 #define ATHANOR_TILE(NAME, STEP, TARGET)                                                                     \
   template <int kRows, bool kPacked>                                                                         \
   __attribute__((target(TARGET))) void NAME(const STEP::Element* a, int64_t row_stride, int64_t step_stride, \
@@ -58,7 +59,7 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
     const int64_t next_row = kPacked ? kStep<T> : row_stride;                                                \
     const int64_t next_step = kPacked ? kTileRows * kStep<T> : step_stride;                                  \
     __m512 sum[kRows][2];                                                                                    \
-    for (int i = 0; i < kRows; ++i) {                                                                        \
+    _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                               \
       sum[i][0] = add ? _mm512_load_ps(c + i * kTileColumns) : _mm512_setzero_ps();                          \
       sum[i][1] = add ? _mm512_load_ps(c + i * kTileColumns + 16) : _mm512_setzero_ps();                     \
     }                                                                                                        \
@@ -77,7 +78,7 @@ using Tile = void (*)(const T* a, int64_t row_stride, int64_t step_stride, const
         sum[i][1] = STEP::multiply_add(sum[i][1], x, right);                                                 \
       }                                                                                                      \
     }                                                                                                        \
-    for (int i = 0; i < kRows; ++i) {                                                                        \
+    _Pragma("GCC unroll 12") for (int i = 0; i < kRows; ++i) {                                               \
       _mm512_store_ps(c + i * kTileColumns, sum[i][0]);                                                      \
       _mm512_store_ps(c + i * kTileColumns + 16, sum[i][1]);                                                 \
     }                                                                                                        \

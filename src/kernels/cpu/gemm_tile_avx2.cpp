@@ -29,7 +29,8 @@ __attribute__((target("avx2,fma"))) void part(const float* a, int64_t row_stride
                                               const float* panel, int64_t steps, float* c, bool add,
                                               Prefetch prefetch) {
   const int64_t next_row = kPacked ? 1 : row_stride, next_step = kPacked ? kTileRows : step_stride;
-  __m256 sum[kRows][2];
+  __m256 sum[kRows][2];  // in registers, if all loops over rows are unrolled
+#pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
     sum[i][0] = add ? _mm256_load_ps(c + i * kTileColumns) : _mm256_setzero_ps();
     sum[i][1] = add ? _mm256_load_ps(c + i * kTileColumns + 8) : _mm256_setzero_ps();
@@ -50,6 +51,7 @@ __attribute__((target("avx2,fma"))) void part(const float* a, int64_t row_stride
       sum[i][1] = _mm256_fmadd_ps(x, right, sum[i][1]);
     }
   }
+#pragma GCC unroll 6
   for (int i = 0; i < kRows; ++i) {
     _mm256_store_ps(c + i * kTileColumns, sum[i][0]);
     _mm256_store_ps(c + i * kTileColumns + 8, sum[i][1]);
