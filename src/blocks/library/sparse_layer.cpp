@@ -37,10 +37,41 @@ struct Kept : torch::CustomClassHolder {
     for (Weight* weight : {&experts.gate_LFD, &experts.up_LFD, &experts.down_LDF})
       weight->grad = at::empty({0}, x.options().dtype(at::kFloat));
   }
-  void fill_buckets() const {
-    for (const Weight& weight : experts.all()) weight.grad.resize_(weight.value.sizes()).zero_();
-  }
 };
+
+// The gradients of the two tensors, in fp32, where the buckets have their memory.
+struct Gradients {
+  Tensor gate_up_EGD, down_EDF;
+};
+
+void give_memory(const Tensor& bucket, const Tensor& memory) {
+  Tensor to = bucket;
+  to.set_(memory.storage(), memory.storage_offset(), memory.sizes(), memory.strides());
+}
+
+// Gives the buckets memory that is zero: on the host the halves of one tensor, since products add between other memory
+// there (see experts_of). No tensor but the result itself refers to it, so that autograd keeps it and makes no copy.
+Gradients fill_buckets(const ops::ExpertWeights& experts) {
+  const auto zeros = [](const Tensor& bucket, at::IntArrayRef sizes) { return at::zeros(sizes, bucket.options()); };
+  const Tensor &gate = experts.gate_LFD.grad, &up = experts.up_LFD.grad, &down = experts.down_LDF.grad;
+  const auto shape = experts.up_LFD.value.sizes();
+  Gradients gradients{zeros(gate, {shape[0], 2 * shape[1], shape[2]}), zeros(down, experts.down_LDF.value.sizes())};
+  give_memory(down, gradients.down_EDF);
+  const auto half = [&](int64_t first) {
+    const Tensor view = gradients.gate_up_EGD.narrow(1, first, shape[1]);
+    return view.is_cpu() ? view : at::zeros(shape, view.options());
+  };
+  give_memory(gate, half(0));
+  give_memory(up, half(shape[1]));
+  return gradients;
+}
+
+// Brings halves that have memory of their own together.
+void join_halves(const Gradients& gradients, const ops::ExpertWeights& experts) {
+  if (gradients.gate_up_EGD.is_cpu()) return;
+  Tensor to = gradients.gate_up_EGD;
+  at::cat_out(to, {experts.gate_LFD.grad, experts.up_LFD.grad}, 1);
+}
 
 struct ExpertLayer : torch::autograd::Function<ExpertLayer> {
   static Tensor forward(AutogradContext* ctx, const Tensor& x_TD, const Tensor& weights_TK, const Tensor& ids_TK,
@@ -61,11 +92,11 @@ struct ExpertLayer : torch::autograd::Function<ExpertLayer> {
                      "sparse layer: it has no gradients of gradients; go backward without create_graph");
     const auto capsule = ctx->saved_data["kept"].toCapsule();
     const auto& kept = static_cast<const Kept&>(*capsule);
-    const Tensor gate = kept.experts.gate_LFD.grad, up = kept.experts.up_LFD.grad, down = kept.experts.down_LDF.grad;
-    kept.fill_buckets();
+    const Gradients gradients = fill_buckets(kept.experts);
     const auto of_inputs = torch::autograd::grad({kept.y}, {kept.x, kept.weights}, {grads[0]});
+    join_halves(gradients, kept.experts);
     const auto type = kept.x.scalar_type();
-    return {of_inputs[0], of_inputs[1], Tensor(), at::cat({gate.to(type), up.to(type)}, 1), down.to(type)};
+    return {of_inputs[0], of_inputs[1], Tensor(), gradients.gate_up_EGD.to(type), gradients.down_EDF.to(type)};
   }
 };
 
