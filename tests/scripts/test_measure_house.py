@@ -12,7 +12,7 @@ def listed(what, folder):
 def test_it_lists_stored_functions_questions_about_devices_and_headers_with_one_user(tmp_path):
     files = {"train/a.h": "struct A {\n  std::function<void()> called;\n  void take(const std::function<void()>& passed);\n};\n",
              "train/a.cpp": '#include "train/a.h"\n', "train/b.cpp": '#include "train/a.h"\nbool b = x.is_cpu();  // is_cpu()\n',
-             "ops/c.cpp": "bool c = x.is_cpu();  // as kSgd\n", "train/b_test.cpp": "std::function<void()> ignored;\n"}
+             "ops/c.cpp": "bool c = x.is_cpu();  // as make_sgd\n", "train/b_test.cpp": "std::function<void()> ignored;\n"}
     for name, text in files.items():
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text)
